@@ -1,0 +1,94 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "assay/formats/format.h"
+
+namespace assay {
+
+/// A tensor as a checkpoint lists it.
+struct StoredTensor {
+  std::string name;
+  DType dtype = DType::kU8;
+  Shape shape;
+};
+
+/// What a recogniser may look at: the tensor list, tensor bytes on demand, and the configs.
+class CheckpointSource {
+ public:
+  virtual ~CheckpointSource() = default;
+
+  /// Sorted by name.
+  virtual const std::vector<StoredTensor>& Tensors() const = 0;
+  /// Null when there is none.
+  virtual const StoredTensor* Find(std::string_view name) const = 0;
+  /// The bytes, mapped. Errors: input.
+  virtual Tensor Load(std::string_view name) const = 0;
+  /// A JSON side file ("config.json", "turboquant_config.json", "hf_quant_config.json",
+  /// "quantize_config.json"), or for a single file the same text out of its metadata. An object;
+  /// null when absent. Errors: input when it is not valid JSON.
+  virtual const nlohmann::json* Config(std::string_view file_name) const = 0;
+  /// A key of config.json ("quantization", "quantization_config"); for a single file the JSON text
+  /// its metadata holds under that key. Null when absent.
+  virtual const nlohmann::json* ConfigKey(std::string_view key) const = 0;
+  /// For messages: the path as the user gave it.
+  virtual std::string Path() const = 0;
+};
+
+/// Planes of one encoded weight, folded together.
+struct FoundWeight {
+  std::string name;  ///< what the weight is called in the plain model: "layers.0.q_proj.weight"
+  FormatPtr format;
+  int64_t stack = 1;  ///< matrices in it: 1, or the number of stacked experts
+  int64_t rows = 0;
+  int64_t cols = 0;
+  DType dtype = DType::kBF16;  ///< EncodedMatrix::dtype
+  bool stacked = false;        ///< true when stored with a leading stack axis, even of length 1
+  std::vector<std::string> tensor_names;  ///< as stored; no other weight may use them
+  std::vector<std::string> notes;         ///< "config says 4 bits, planes hold 6: read as 6"
+  /// Matrix `index` of the stack, planes unchecked (the caller runs Format::Validate once).
+  std::function<EncodedMatrix(int64_t index)> load;
+};
+
+/// What all families found.
+struct Recognition {
+  std::vector<FoundWeight> weights;
+  std::vector<std::string> notes;  ///< about the checkpoint as a whole
+};
+
+/// A weight a writer encoded (or kept plain), for the config it writes.
+struct WrittenWeight {
+  std::string name;  ///< "layers.0.q_proj.weight"
+  FormatPtr format;  ///< null when kept plain
+  int64_t rows = 0;
+  int64_t cols = 0;
+};
+
+/// How a family's planes stand in a checkpoint directory that its upstream loads.
+class CheckpointForm {
+ public:
+  virtual ~CheckpointForm() = default;
+
+  /// Stored name of a plane: ("a.weight", "scales") → "a.scales".
+  virtual std::string TensorName(std::string_view weight_name, std::string_view plane) const = 0;
+
+  /// Adds what upstream needs to find the weights to config.json (or, for a single file, to the
+  /// object whose members become metadata). `model_format` is the one asked for.
+  virtual void WriteConfig(nlohmann::json& config, const Format& model_format,
+                           const std::vector<WrittenWeight>& weights) const = 0;
+
+  /// Further files of the directory: name → content.
+  virtual std::map<std::string, std::string> SideFiles(
+      const Format& model_format, const std::vector<WrittenWeight>& weights) const;
+
+  /// `__metadata__` entries of each shard ({"format": "mlx"}).
+  virtual std::map<std::string, std::string> ShardMetadata() const { return {}; }
+};
+
+}  // namespace assay

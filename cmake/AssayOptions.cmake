@@ -1,0 +1,13 @@
+# Flags shared by every target; warnings as errors come from the presets only.
+add_library(assay_options INTERFACE)
+target_compile_features(assay_options INTERFACE cxx_std_20)
+target_compile_options(assay_options INTERFACE
+  # A fused multiply-add rounds once where the format equations round twice.
+  -ffp-contract=off
+  -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wdouble-promotion
+  -Wold-style-cast -Wcast-align -Wnon-virtual-dtor
+  $<$<BOOL:${ASSAY_WERROR}>:-Werror>)
+# Run-time targets: scalar (EMU128), SSE4, AVX2, AVX-512, AVX-512 DL. SSE2 and SSSE3 add compile
+# time for machines nobody measures on.
+target_compile_definitions(assay_options INTERFACE
+  "HWY_DISABLED_TARGETS=(HWY_SSE2|HWY_SSSE3)" HWY_WANT_AVX3_DL)
