@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -50,6 +51,9 @@ struct FoundWeight {
   int64_t cols = 0;
   DType dtype = DType::kBF16;  ///< EncodedMatrix::dtype
   bool stacked = false;        ///< true when stored with a leading stack axis, even of length 1
+  /// Shape of the plain tensor when that is not [rows, cols] with the stack axis before it:
+  /// formats that hold any rank keep it beside the planes.
+  std::optional<Shape> plain_shape;
   std::vector<std::string> tensor_names;  ///< as stored; no other weight may use them
   std::vector<std::string> notes;         ///< "config says 4 bits, planes hold 6: read as 6"
   /// Matrix `index` of the stack, planes unchecked (the caller runs Format::Validate once).
@@ -77,6 +81,13 @@ class CheckpointForm {
 
   /// Stored name of a plane: ("a.weight", "scales") → "a.scales".
   virtual std::string TensorName(std::string_view weight_name, std::string_view plane) const = 0;
+
+  /// Shape a plane is stored under, given the plain tensor's: the plane's own, for a stack with
+  /// the stack axis before it. Formats that hold any rank keep the plain tensor's shape here.
+  virtual Shape StoredShape(const PlaneSpec& plane, const Shape& plain_shape) const;
+
+  /// Globs of the weights that upstream looks for when the user names none.
+  virtual std::vector<std::string> DefaultPatterns() const { return {"*.weight"}; }
 
   /// Adds what upstream needs to find the weights to config.json (or, for a single file, to the
   /// object whose members become metadata). `model_format` is the one asked for.

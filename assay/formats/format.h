@@ -91,6 +91,17 @@ class Format {
   /// As Layout, for formats whose plane sizes depend on the values (packed12): one pass over them.
   virtual std::vector<PlaneSpec> LayoutFor(const MatrixView& matrix) const;
 
+  /// True when a tensor of any rank is held as one matrix whose rows are all its leading axes (rank
+  /// 1: one row; rank 0: one value), false when the matrices of a stack are encoded one by one.
+  virtual bool HoldsAnyRank() const { return false; }
+
+  /// Why a quantiser should rather store this matrix as it is, in words; nothing when encoding it
+  /// pays. Formats whose sizes depend on the values (packed12) read them once.
+  /// Requires: !WhyNot(rows, cols, dtype).
+  virtual std::optional<std::string> WhyKeepPlain(const MatrixView& /*matrix*/) const {
+    return std::nullopt;
+  }
+
   /// Bits per weight of a rows × cols bf16 matrix, all planes counted. For value-dependent sizes
   /// the smallest possible; a report takes the figure from EncodedMatrix::NumBytes.
   virtual double BitsPerWeight(int64_t rows, int64_t cols) const;
