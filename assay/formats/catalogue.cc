@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "assay/base/error.h"
+#include "assay/formats/affine.h"
 #include "assay/formats/checkpoint_form.h"
 #include "assay/formats/plain.h"
 
@@ -16,6 +17,7 @@ namespace {
 // One line a family: the only place outside its own files that knows it exists.
 constexpr std::array kFamilies = {
     &kPlainFamily,
+    &kAffineFamily,
 };
 
 size_t EditDistance(std::string_view a, std::string_view b) {

@@ -3,6 +3,9 @@
 #include <algorithm>
 
 #include "assay/base/error.h"
+#include "assay/base/parallel.h"
+#include "assay/numeric/bulk.h"
+#include "assay/tensor/convert.h"
 
 namespace assay {
 
@@ -35,6 +38,25 @@ double Format::BitsPerWeight(int64_t rows, int64_t cols) const {
     bits += 8.0 * static_cast<double>(plane.shape.CheckedNumBytes(plane.dtype).value_or(0));
   }
   return bits / (static_cast<double>(rows) * static_cast<double>(cols));
+}
+
+void Format::DecodeRowsTo(const EncodedMatrix& encoded, int64_t first, int64_t count, DType dtype,
+                          std::span<std::byte> out) const {
+  const int64_t row_bytes = encoded.cols * BitsOf(dtype) / 8;
+  if (!IsWeightFloat(dtype) || count < 0 || static_cast<int64_t>(out.size()) != count * row_bytes) {
+    ThrowInternal("{}: {} rows of {} {} into {} bytes", Name(), count, encoded.cols, NameOf(dtype),
+                  out.size());
+  }
+  constexpr int64_t kValuesPerChunk = int64_t{1} << 16;  // 256 KiB of f32
+  const int64_t rows_per_chunk =
+      std::max<int64_t>(1, kValuesPerChunk / std::max<int64_t>(1, encoded.cols));
+  ParallelFor(0, count, rows_per_chunk, [&](int64_t begin, int64_t end) {
+    std::vector<float> rows(static_cast<size_t>((end - begin) * encoded.cols));
+    DecodeRows(encoded, first + begin, end - begin, rows);
+    Round(ElementOf(dtype), rows,
+          out.subspan(static_cast<size_t>(begin * row_bytes),
+                      static_cast<size_t>((end - begin) * row_bytes)));
+  });
 }
 
 void Format::Validate(const EncodedMatrix& encoded, std::string_view name) const {

@@ -116,6 +116,12 @@ class Format {
                           std::span<float> out,
                           DecodeRounding rounding = DecodeRounding::kCheckpoint) const = 0;
 
+  /// DecodeRows under kCheckpoint, rounded once more (nearest even) to `dtype`: f32, f16 or bf16.
+  /// No rounding when `dtype` is encoded.dtype or f32. Requires out of count · cols elements, any
+  /// alignment. Errors: as DecodeRows. Default: through f32 rows, in parallel.
+  virtual void DecodeRowsTo(const EncodedMatrix& encoded, int64_t first, int64_t count, DType dtype,
+                            std::span<std::byte> out) const;
+
   /// Checks planes that come from a file: presence, dtype, shape, and every content rule without
   /// which decoding would be undefined. `name` goes into the message. Errors: input.
   /// Default: the planes must be those of Layout, in any order.
