@@ -1,0 +1,75 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "assay/base/parallel.h"
+#include "assay/kernels/dense.h"
+#include "assay/kernels/strategies.h"
+
+namespace assay {
+namespace {
+
+/// Decodes everything on every call: what a program without fused kernels does.
+class DequantGemm final : public Matmul {
+ public:
+  DequantGemm(const EncodedMatrix& weight, const MatmulOptions& options)
+      : Matmul(weight, Strategy::kDequantGemm, options),
+        decoder_(MakePanelDecoder(weight_, rounding_)),
+        // bf16 scratch only where it holds the decoded values exactly.
+        dtype_(options.x_dtype == DType::kBF16 && weight_.dtype == DType::kBF16 &&
+                       rounding_ == DecodeRounding::kCheckpoint && DenseSupports(DType::kBF16)
+                   ? DType::kBF16
+                   : DType::kF32) {}
+
+  int64_t prepared_bytes() const override {
+    return static_cast<int64_t>(f32_.num_bytes() + bf16_.num_bytes());
+  }
+
+  std::string Implementation() const override {
+    return fmt::format("decode to {}, {}", dtype_ == DType::kBF16 ? "bf16" : "f32",
+                       DenseLibraryName());
+  }
+
+  Accuracy Bound() const override {
+    // Any order of summation, subnormal operands flushed by bf16 instructions not counted.
+    return {false, (static_cast<double>(cols()) + 8) * 0x1p-24, 1, "(K + 8) · 2^-24"};
+  }
+
+ protected:
+  void Multiply(const Activations& x, float* y) override {
+    const auto count = static_cast<size_t>(rows() * cols());
+    if (dtype_ == DType::kBF16) {
+      bf16_.Resize(count);
+      Decode([this](int64_t first, int64_t last) {
+        decoder_->DecodeBF16(first, last - first, 0, cols(), bf16_.data() + first * cols(), cols());
+      });
+      DenseProduct(dtype_, x.num_rows(), rows(), cols(), x.bytes().data(), bf16_.data(), y);
+      return;
+    }
+    f32_.Resize(count);
+    Decode([this](int64_t first, int64_t last) {
+      decoder_->DecodeF32(first, last - first, 0, cols(), f32_.data() + first * cols(), cols());
+    });
+    DenseProduct(dtype_, x.num_rows(), rows(), cols(), x.F32(), f32_.data(), y);
+  }
+
+ private:
+  template <typename Body>
+  void Decode(const Body& body) {
+    constexpr int64_t kValuesPerChunk = int64_t{1} << 17;
+    ParallelFor(0, rows(), std::max<int64_t>(1, kValuesPerChunk / cols()), body);
+  }
+
+  std::unique_ptr<PanelDecoder> decoder_;
+  DType dtype_;
+  AlignedBuffer<float> f32_;
+  AlignedBuffer<uint16_t> bf16_;
+};
+
+}  // namespace
+
+std::unique_ptr<Matmul> MakeDequantGemm(const EncodedMatrix& weight, const MatmulOptions& options) {
+  return std::make_unique<DequantGemm>(weight, options);
+}
+
+}  // namespace assay
