@@ -9,6 +9,29 @@
 #include "assay/measure/error_chunk.h"
 
 namespace assay {
+namespace {
+
+ErrorChunk MeasureErrorChunk(std::span<const double> a, std::span<const double> b) {
+  ErrorChunk chunk;
+  for (size_t i = 0; i < a.size(); ++i) {
+    chunk.num_equal += a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])) ? 1 : 0;
+    if (!std::isfinite(a[i]) || !std::isfinite(b[i])) continue;
+    const double d = std::abs(a[i] - b[i]);
+    const double rel = d / std::max(std::abs(b[i]), kRelativeFloor);
+    ++chunk.num_finite;
+    chunk.d2 += d * d;
+    chunk.a2 += a[i] * a[i];
+    chunk.b2 += b[i] * b[i];
+    chunk.ab += a[i] * b[i];
+    chunk.abs += d;
+    chunk.rel += rel;
+    chunk.max_abs = std::max(chunk.max_abs, d);
+    chunk.max_rel = std::max(chunk.max_rel, rel);
+  }
+  return chunk;
+}
+
+}  // namespace
 
 void ErrorSums::Sum::Add(double value) noexcept {
   const double total = high + value;
@@ -16,7 +39,8 @@ void ErrorSums::Sum::Add(double value) noexcept {
   high = total;
 }
 
-void ErrorSums::AddChunk(std::span<const float> a, std::span<const float> b) {
+template <typename Value>
+void ErrorSums::AddChunk(std::span<const Value> a, std::span<const Value> b) {
   const ErrorChunk chunk = MeasureErrorChunk(a, b);
   const auto size = static_cast<int64_t>(a.size());
   d2_.Add(chunk.d2);
@@ -56,7 +80,8 @@ void ErrorSums::AddChunk(std::span<const float> a, std::span<const float> b) {
   num_values_ += size;
 }
 
-void ErrorSums::Add(std::span<const float> a, std::span<const float> b) {
+template <typename Value>
+void ErrorSums::AddChunks(std::span<const Value> a, std::span<const Value> b) {
   if (a.size() != b.size()) {
     ThrowInternal("errors: {} values against {} references", a.size(), b.size());
   }
@@ -65,6 +90,10 @@ void ErrorSums::Add(std::span<const float> a, std::span<const float> b) {
     AddChunk(a.subspan(first, count), b.subspan(first, count));
   }
 }
+
+void ErrorSums::Add(std::span<const float> a, std::span<const float> b) { AddChunks(a, b); }
+
+void ErrorSums::Add(std::span<const double> a, std::span<const double> b) { AddChunks(a, b); }
 
 void ErrorSums::Merge(const ErrorSums& later) noexcept {
   const auto append = [](Sum& sum, const Sum& other) {

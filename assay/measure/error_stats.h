@@ -51,6 +51,9 @@ class ErrorSums {
   /// Appends pairs. Requires a.size() = b.size(). Errors: internal.
   void Add(std::span<const float> a, std::span<const float> b);
 
+  /// The same for values that f32 cannot hold: f64 and wide integers. Scalar.
+  void Add(std::span<const double> a, std::span<const double> b);
+
   /// Appends everything `later` saw, as if it stood behind this.
   void Merge(const ErrorSums& later) noexcept;
 
@@ -65,7 +68,10 @@ class ErrorSums {
     double Total() const noexcept { return high + low; }
   };
 
-  void AddChunk(std::span<const float> a, std::span<const float> b);
+  template <typename Value>
+  void AddChunks(std::span<const Value> a, std::span<const Value> b);
+  template <typename Value>
+  void AddChunk(std::span<const Value> a, std::span<const Value> b);
 
   int64_t num_values_ = 0;
   int64_t num_finite_ = 0;

@@ -82,47 +82,62 @@ void PlaceAllPacked(std::span<const std::byte> bytes, int64_t first,
 
 }  // namespace
 
-bool HasUlpOrder(DType dtype) noexcept {
-  return dtype != DType::kC64 && dtype != DType::kUnknown;
-}
+bool HasUlpOrder(DType dtype) noexcept { return dtype != DType::kC64 && dtype != DType::kUnknown; }
 
 bool HasSign(DType dtype) noexcept { return HasUlpOrder(dtype) && dtype != DType::kU64; }
 
 void UlpOrder(DType dtype, std::span<const std::byte> bytes, int64_t first,
               std::span<int64_t> out) {
   const auto end = CheckedAdd(first, static_cast<int64_t>(out.size()));
-  const auto end_bits =
-      end ? CheckedMul(*end, static_cast<int64_t>(BitsOf(dtype))) : std::nullopt;
+  const auto end_bits = end ? CheckedMul(*end, static_cast<int64_t>(BitsOf(dtype))) : std::nullopt;
   if (!HasUlpOrder(dtype) || first < 0 || !end_bits ||
       static_cast<uint64_t>(CeilDiv(*end_bits, int64_t{8})) > bytes.size()) {
     ThrowInternal("ulp order of {}: elements {} to {} lie outside {} bytes", NameOf(dtype), first,
                   end.value_or(first), bytes.size());
   }
   switch (dtype) {
-    case DType::kF4: return PlaceAllPacked<4>(bytes, first, out);
+    case DType::kF4:
+      return PlaceAllPacked<4>(bytes, first, out);
     case DType::kF6E2M3:
-    case DType::kF6E3M2: return PlaceAllPacked<6>(bytes, first, out);
-    case DType::kF8E5M2: return PlaceAll<SignMagnitude<uint8_t, 8, 0x7C>>(bytes, first, out);
-    case DType::kF8E4M3: return PlaceAll<SignMagnitude<uint8_t, 8, 0x7E>>(bytes, first, out);
-    case DType::kF8E8M0: return PlaceAll<Exponent>(bytes, first, out);
+    case DType::kF6E3M2:
+      return PlaceAllPacked<6>(bytes, first, out);
+    case DType::kF8E5M2:
+      return PlaceAll<SignMagnitude<uint8_t, 8, 0x7C>>(bytes, first, out);
+    case DType::kF8E4M3:
+      return PlaceAll<SignMagnitude<uint8_t, 8, 0x7E>>(bytes, first, out);
+    case DType::kF8E8M0:
+      return PlaceAll<Exponent>(bytes, first, out);
     case DType::kF8E4M3Fnuz:
-    case DType::kF8E5M2Fnuz: return PlaceAll<Fnuz>(bytes, first, out);
-    case DType::kF16: return PlaceAll<SignMagnitude<uint16_t, 16, 0x7C00>>(bytes, first, out);
-    case DType::kBF16: return PlaceAll<SignMagnitude<uint16_t, 16, 0x7F80>>(bytes, first, out);
-    case DType::kF32: return PlaceAll<SignMagnitude<uint32_t, 32, 0x7F800000>>(bytes, first, out);
+    case DType::kF8E5M2Fnuz:
+      return PlaceAll<Fnuz>(bytes, first, out);
+    case DType::kF16:
+      return PlaceAll<SignMagnitude<uint16_t, 16, 0x7C00>>(bytes, first, out);
+    case DType::kBF16:
+      return PlaceAll<SignMagnitude<uint16_t, 16, 0x7F80>>(bytes, first, out);
+    case DType::kF32:
+      return PlaceAll<SignMagnitude<uint32_t, 32, 0x7F800000>>(bytes, first, out);
     case DType::kF64:
       return PlaceAll<SignMagnitude<uint64_t, 64, 0x7FF0000000000000>>(bytes, first, out);
     case DType::kBool:
-    case DType::kU8: return PlaceAll<Whole<uint8_t>>(bytes, first, out);
-    case DType::kI8: return PlaceAll<Whole<int8_t>>(bytes, first, out);
-    case DType::kI16: return PlaceAll<Whole<int16_t>>(bytes, first, out);
-    case DType::kU16: return PlaceAll<Whole<uint16_t>>(bytes, first, out);
-    case DType::kI32: return PlaceAll<Whole<int32_t>>(bytes, first, out);
-    case DType::kU32: return PlaceAll<Whole<uint32_t>>(bytes, first, out);
-    case DType::kI64: return PlaceAll<WholeI64>(bytes, first, out);
-    case DType::kU64: return PlaceAll<WholeU64>(bytes, first, out);
+    case DType::kU8:
+      return PlaceAll<Whole<uint8_t>>(bytes, first, out);
+    case DType::kI8:
+      return PlaceAll<Whole<int8_t>>(bytes, first, out);
+    case DType::kI16:
+      return PlaceAll<Whole<int16_t>>(bytes, first, out);
+    case DType::kU16:
+      return PlaceAll<Whole<uint16_t>>(bytes, first, out);
+    case DType::kI32:
+      return PlaceAll<Whole<int32_t>>(bytes, first, out);
+    case DType::kU32:
+      return PlaceAll<Whole<uint32_t>>(bytes, first, out);
+    case DType::kI64:
+      return PlaceAll<WholeI64>(bytes, first, out);
+    case DType::kU64:
+      return PlaceAll<WholeU64>(bytes, first, out);
     case DType::kC64:
-    case DType::kUnknown: break;
+    case DType::kUnknown:
+      break;
   }
 }
 

@@ -25,8 +25,7 @@ bool HasSign(DType dtype) noexcept;
 /// kUnordered; integers at their own value (U64 at value − 2^63).
 /// Layout: elements of F4 and F6 as safetensors packs them, least significant bits first.
 /// Requires: HasUlpOrder(dtype), elements within `bytes`. Errors: internal.
-void UlpOrder(DType dtype, std::span<const std::byte> bytes, int64_t first,
-              std::span<int64_t> out);
+void UlpOrder(DType dtype, std::span<const std::byte> bytes, int64_t first, std::span<int64_t> out);
 
 /// Distance of two places; both unordered counts as 0, one unordered has none (callers check).
 constexpr uint64_t UlpDistance(int64_t a, int64_t b) noexcept {
