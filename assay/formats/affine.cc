@@ -3,12 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 
 #include "assay/base/error.h"
 #include "assay/base/parallel.h"
+#include "assay/formats/affine_checkpoint.h"
 #include "assay/formats/affine_kernels.h"
 
 namespace assay {
@@ -205,7 +204,7 @@ const FormatFamily kAffineFamily = {
         "and groups whose range exceeds the largest f32.",
     .parse = ParseAffine,
     .names = AffineNames,
-    .recognise = nullptr,
+    .recognise = RecogniseAffine,
 };
 
 }  // namespace assay

@@ -2,6 +2,7 @@
 
 #include "assay/formats/catalogue.h"
 #include "assay/formats/format.h"
+#include "assay/formats/mlx_config.h"
 
 namespace assay {
 
@@ -23,7 +24,9 @@ namespace assay {
 ///           about 3.4e31 gets scale −0 and decodes to the constant.
 /// Accuracy: exact: the same bits as the CPU backend of MLX 0.32.4 on every target.
 /// Source:   MLX, mlx/backend/cpu/quantized.cpp; docs/formats/affine.md.
-class AffineFormat final : public Format, public std::enable_shared_from_this<AffineFormat> {
+class AffineFormat final : public Format,
+                           public MlxFormat,
+                           public std::enable_shared_from_this<AffineFormat> {
  public:
   static constexpr int kBits[] = {2, 3, 4, 5, 6, 8};
   static constexpr int kGroupSizes[] = {32, 64, 128};
@@ -39,6 +42,8 @@ class AffineFormat final : public Format, public std::enable_shared_from_this<Af
   int group_size() const noexcept { return group_size_; }
 
   std::string Name() const override;
+  MlxSettings Settings() const override { return {"affine", bits_, group_size_, false}; }
+  const CheckpointForm* Form() const override { return MlxCheckpointForm(); }
   std::string Summary() const override;
   std::optional<std::string> WhyNot(int64_t rows, int64_t cols, DType dtype) const override;
   std::vector<PlaneSpec> Layout(int64_t rows, int64_t cols, DType dtype) const override;
