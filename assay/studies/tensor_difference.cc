@@ -128,6 +128,7 @@ struct Sums {
   int64_t num_equal_bits = 0;
   int64_t num_equal_values = 0;
   int64_t num_sign_flips = 0;
+  int64_t num_nonfinite_mismatches = 0;
   int64_t first_difference = -1;
   double reference_max_abs = 0;
   uint64_t reference_max_ulp = 0;
@@ -138,6 +139,7 @@ struct Sums {
     num_equal_bits += later.num_equal_bits;
     num_equal_values += later.num_equal_values;
     num_sign_flips += later.num_sign_flips;
+    num_nonfinite_mismatches += later.num_nonfinite_mismatches;
     if (first_difference < 0) first_difference = later.first_difference;
     reference_max_abs = std::max(reference_max_abs, later.reference_max_abs);
     reference_max_ulp = std::max(reference_max_ulp, later.reference_max_ulp);
@@ -194,6 +196,7 @@ class Comparison {
     result.num_equal_bits = total_.num_equal_bits;
     result.num_equal_values = total_.num_equal_values;
     result.num_sign_flips = total_.num_sign_flips;
+    result.num_nonfinite_mismatches = total_.num_nonfinite_mismatches;
     result.reference_max_abs = total_.reference_max_abs;
     if (same_type_) {
       result.ulp = total_.ulp;
@@ -293,15 +296,10 @@ class Comparison {
     ReadValues(a, b, count, scratch);
     if (in_float_) {
       sums.errors.Add(scratch.a_values, scratch.b_values);
-      for (const float value : scratch.b_values) {
-        const double magnitude = std::abs(static_cast<double>(value));
-        if (magnitude > sums.reference_max_abs) sums.reference_max_abs = magnitude;
-      }
+      NoteMagnitudes<float>(scratch.a_values, scratch.b_values, sums);
     } else {
       sums.errors.Add(scratch.a_wide, scratch.b_wide);
-      for (const double value : scratch.b_wide) {
-        if (std::abs(value) > sums.reference_max_abs) sums.reference_max_abs = std::abs(value);
-      }
+      NoteMagnitudes<double>(scratch.a_wide, scratch.b_wide, sums);
     }
     scratch.a_places.resize(count);
     scratch.b_places.resize(count);
@@ -325,6 +323,20 @@ class Comparison {
       }
     }
     if (sums.num_equal_bits < num_elements) NoteDifferences(position, scratch.differs, sums);
+  }
+
+  template <typename Value>
+  static void NoteMagnitudes(std::span<const Value> a, std::span<const Value> b, Sums& sums) {
+    double largest = sums.reference_max_abs;
+    int64_t mismatches = 0;
+    for (size_t i = 0; i < b.size(); ++i) {
+      const double magnitude = std::abs(static_cast<double>(b[i]));
+      if (magnitude > largest) largest = magnitude;
+      const bool finite = a[i] - a[i] == 0 && b[i] - b[i] == 0;
+      if (!finite && a[i] != b[i] && !(std::isnan(a[i]) && std::isnan(b[i]))) ++mismatches;
+    }
+    sums.reference_max_abs = largest;
+    sums.num_nonfinite_mismatches += mismatches;
   }
 
   void NoteDifferences(int64_t position, std::span<const uint8_t> differs, Sums& sums) {

@@ -44,6 +44,8 @@ struct TensorDifference {
   int64_t num_equal_bits = 0;
   int64_t num_equal_values = 0;  ///< −0 = +0, NaN = NaN
   int64_t num_sign_flips = 0;    ///< both nonzero, signs opposite
+  /// Pairs that no error figure counts, since one side is not finite, and that are not equal.
+  int64_t num_nonfinite_mismatches = 0;
   /// None when A and B are stored in different types.
   std::optional<UlpHistogram> ulp;
   std::optional<int64_t> first_difference;  ///< flat index of the first element whose bits differ

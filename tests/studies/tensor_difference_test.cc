@@ -75,6 +75,7 @@ TEST(TensorDifference, NansAreEqualValuesAndANanAgainstANumberHasNoDistance) {
   EXPECT_EQ(difference.num_equal_values, 2);
   EXPECT_EQ(difference.ulp->num_unordered(), 1);
   EXPECT_FALSE(difference.stats.finite);
+  EXPECT_EQ(difference.num_nonfinite_mismatches, 1);
 }
 
 TEST(TensorDifference, SignFlipsAndWorstRowsAreFound) {
