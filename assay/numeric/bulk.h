@@ -4,14 +4,10 @@
 #include <cstdint>
 #include <span>
 
+#include "assay/numeric/bit_packing.h"
 #include "assay/numeric/element.h"
 
 namespace assay {
-
-/// Bytes that `num_values` elements take, the last one padded with zero bits.
-constexpr size_t NumBytesFor(int bits, size_t num_values) noexcept {
-  return (num_values * static_cast<size_t>(bits) + 7) / 8;
-}
 
 /// Widens out.size() consecutive elements. Vectorised; the bits of ToFloat on every target.
 /// Layout: little-endian; fp4 and fp6 dense, least significant bit first, starting at a byte.

@@ -268,13 +268,11 @@ constexpr uint8_t FloatToE8M0(float x) noexcept {
   return x > 0 ? FloatToE8M0AsTorch(x) : uint8_t{0xFF};
 }
 
-/// As FloatToE8M0, but zero and negative values to code 0, overflow and infinity to 254.
+/// As FloatToE8M0, but overflow and +infinity to 254 (2^127).
 constexpr uint8_t FloatToE8M0Saturating(float x) noexcept {
-  if (x > 0) {
-    const uint8_t code = FloatToE8M0AsTorch(x);
-    return code == 0xFF ? uint8_t{0xFE} : code;
-  }
-  return x <= 0 ? uint8_t{0} : uint8_t{0xFF};
+  if (!(x > 0)) return 0xFF;
+  const uint8_t code = FloatToE8M0AsTorch(x);
+  return code == 0xFF ? uint8_t{0xFE} : code;
 }
 
 constexpr float E2M1ToFloat(uint8_t code) noexcept {
