@@ -1,0 +1,253 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "assay/formats/fp_block_encode.cc"
+#include <hwy/foreach_target.h>
+
+#include "assay/formats/fp_blocks-inl.h"
+#include "assay/formats/fp_blocks.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace assay {
+namespace HWY_NAMESPACE {
+
+// Bit patterns of non-negative floats order as integers, NaN above infinity above all others.
+void AbsMaxOfBlocks(const float* HWY_RESTRICT values, size_t block, size_t num_blocks,
+                    uint32_t* HWY_RESTRICT amax_bits) {
+  const FloatTag d;
+  const WordTag du;
+  const hn::RebindToSigned<FloatTag> di;
+  for (size_t b = 0; b < num_blocks; ++b) {
+    auto largest = hn::Zero(di);
+    for (size_t i = 0; i < block; i += hn::Lanes(d)) {
+      const WordVec bits = BitsOf(hn::LoadU(d, values + b * block + i));
+      largest = hn::Max(largest, hn::BitCast(di, hn::And(bits, Words(kAbsMask))));
+    }
+    amax_bits[b] = hn::GetLane(hn::BitCast(du, hn::MaxOfLanes(di, largest)));
+  }
+}
+
+// ---- quotients ----
+
+struct MultiplyQuotient {
+  FloatVec factor;
+  HWY_INLINE FloatVec operator()(FloatVec value) const { return hn::Mul(value, factor); }
+};
+
+struct DivideQuotient {
+  FloatVec factor;
+  HWY_INLINE FloatVec operator()(FloatVec value) const { return hn::Div(value, factor); }
+};
+
+template <DType kRound>
+struct RoundedQuotient {
+  FloatVec factor;
+  FloatVec post;
+  HWY_INLINE FloatVec operator()(FloatVec value) const {
+    FloatVec quotient = hn::Div(value, factor);
+    if constexpr (kRound == DType::kBF16) quotient = RoundToBF16Lanes(quotient);
+    if constexpr (kRound == DType::kF16) quotient = RoundToF16Lanes(quotient);
+    return hn::Mul(quotient, post);
+  }
+};
+
+// ---- roundings of e2m1 beside nearest even ----
+
+/// Magnitude code with ties toward zero: the number of decision thresholds below |q|.
+HWY_INLINE WordVec MagnitudeTiesDown(FloatVec q) {
+  const FloatTag d;
+  const WordTag du;
+  const FloatVec a = FloatOf(hn::And(BitsOf(q), Words(kAbsMask)));
+  WordVec count = hn::Zero(du);
+  for (const float threshold : {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f}) {
+    // A true mask is all ones: subtracting it adds one.
+    count =
+        hn::Sub(count, hn::VecFromMask(du, hn::RebindMask(du, hn::Gt(a, hn::Set(d, threshold)))));
+  }
+  return count;
+}
+
+template <class Element>
+struct NearestEven {
+  HWY_INLINE WordVec operator()(FloatVec q, FloatVec /*value*/) const { return Element::Encode(q); }
+};
+
+struct NearestEvenPlainZero {
+  FloatVec underflow;
+  HWY_INLINE WordVec operator()(FloatVec q, FloatVec /*value*/) const {
+    const WordTag du;
+    const auto negative = hn::RebindMask(du, hn::Lt(q, hn::Neg(underflow)));
+    return hn::Or(E2M1::EncodeMagnitude(q), hn::IfThenElseZero(negative, Words(8)));
+  }
+};
+
+struct NearestEvenNegative {
+  HWY_INLINE WordVec operator()(FloatVec q, FloatVec value) const {
+    const WordTag du;
+    const auto negative = hn::RebindMask(du, hn::Lt(value, hn::Zero(FloatTag())));
+    return hn::Or(E2M1::EncodeMagnitude(q), hn::IfThenElseZero(negative, Words(8)));
+  }
+};
+
+struct DownZeroNegative {
+  HWY_INLINE WordVec operator()(FloatVec q, FloatVec /*value*/) const {
+    const WordTag du;
+    const auto positive = hn::RebindMask(du, hn::Gt(q, hn::Zero(FloatTag())));
+    return hn::Or(MagnitudeTiesDown(q), hn::IfThenZeroElse(positive, Words(8)));
+  }
+};
+
+struct DownPlainZero {
+  HWY_INLINE WordVec operator()(FloatVec q, FloatVec /*value*/) const {
+    const WordTag du;
+    const WordVec magnitude = MagnitudeTiesDown(q);
+    const auto negative = hn::RebindMask(du, hn::Lt(q, hn::Zero(FloatTag())));
+    const auto signed_code = hn::And(negative, hn::Ne(magnitude, hn::Zero(du)));
+    const WordVec code = hn::Or(magnitude, hn::IfThenElseZero(signed_code, Words(8)));
+    const auto finite = hn::Lt(hn::And(BitsOf(q), Words(kAbsMask)), Words(kExponentMask));
+    return hn::IfThenElseZero(finite, code);
+  }
+};
+
+// ---- the loop ----
+
+template <class Round, class MakeQuotient>
+HWY_INLINE void EncodeLoop(const Round& round, const MakeQuotient& make_quotient,
+                           const float* HWY_RESTRICT values, size_t block,
+                           const float* HWY_RESTRICT factors, size_t num_blocks,
+                           uint8_t* HWY_RESTRICT codes) {
+  const FloatTag d;
+  const ByteTag d8;
+  const hn::RebindToSigned<FloatTag> di;
+  for (size_t b = 0; b < num_blocks; ++b) {
+    const auto quotient = make_quotient(hn::Set(d, factors[b]));
+    for (size_t i = b * block; i < (b + 1) * block; i += hn::Lanes(d)) {
+      const FloatVec value = hn::LoadU(d, values + i);
+      const WordVec code = round(quotient(value), value);
+      hn::StoreU(hn::DemoteTo(d8, hn::BitCast(di, code)), d8, codes + i);
+    }
+  }
+}
+
+template <class Round>
+void EncodeWithQuotient(const Round& round, const BlockQuotient& q, const float* values,
+                        size_t block, const float* factors, size_t num_blocks, uint8_t* codes) {
+  switch (q.kind) {
+    case BlockQuotient::Kind::kMultiply:
+      return EncodeLoop(
+          round, [](FloatVec factor) HWY_ATTR { return MultiplyQuotient{factor}; }, values, block,
+          factors, num_blocks, codes);
+    case BlockQuotient::Kind::kDivide:
+      return EncodeLoop(
+          round, [](FloatVec factor) HWY_ATTR { return DivideQuotient{factor}; }, values, block,
+          factors, num_blocks, codes);
+    case BlockQuotient::Kind::kDivideRoundThenMultiply: {
+      const FloatVec post = hn::Set(FloatTag(), q.post);
+      if (q.round_to == DType::kBF16) {
+        return EncodeLoop(
+            round,
+            [=](FloatVec f) HWY_ATTR {
+              return RoundedQuotient<DType::kBF16>{f, post};
+            },
+            values, block, factors, num_blocks, codes);
+      }
+      if (q.round_to == DType::kF16) {
+        return EncodeLoop(
+            round,
+            [=](FloatVec f) HWY_ATTR {
+              return RoundedQuotient<DType::kF16>{f, post};
+            },
+            values, block, factors, num_blocks, codes);
+      }
+      return EncodeLoop(
+          round,
+          [=](FloatVec f) HWY_ATTR {
+            return RoundedQuotient<DType::kF32>{f, post};
+          },
+          values, block, factors, num_blocks, codes);
+    }
+  }
+}
+
+template <class Element>
+void EncodeMultiplied(const float* values, size_t block, const float* factors, size_t num_blocks,
+                      uint8_t* codes) {
+  EncodeLoop(
+      NearestEven<Element>{}, [](FloatVec factor) HWY_ATTR { return MultiplyQuotient{factor}; },
+      values, block, factors, num_blocks, codes);
+}
+
+void EncodeAllBlocks(BlockElement element, ElementRounding rounding, const BlockQuotient& q,
+                     const float* values, size_t block, const float* factors, size_t num_blocks,
+                     uint8_t* codes) {
+  switch (element) {
+    case BlockElement::kE2M3:
+      return EncodeMultiplied<E2M3>(values, block, factors, num_blocks, codes);
+    case BlockElement::kE3M2:
+      return EncodeMultiplied<E3M2>(values, block, factors, num_blocks, codes);
+    case BlockElement::kE4M3:
+      return EncodeMultiplied<E4M3>(values, block, factors, num_blocks, codes);
+    case BlockElement::kE5M2:
+      return EncodeMultiplied<E5M2>(values, block, factors, num_blocks, codes);
+    case BlockElement::kInt8:
+      return EncodeMultiplied<Int8>(values, block, factors, num_blocks, codes);
+    case BlockElement::kE2M1:
+      break;
+  }
+  switch (rounding) {
+    case ElementRounding::kNearestEven:
+      return EncodeWithQuotient(NearestEven<E2M1>{}, q, values, block, factors, num_blocks, codes);
+    case ElementRounding::kNearestEvenPlainZero:
+      return EncodeWithQuotient(NearestEvenPlainZero{hn::Set(FloatTag(), q.underflow)}, q, values,
+                                block, factors, num_blocks, codes);
+    case ElementRounding::kNearestEvenNegative:
+      return EncodeWithQuotient(NearestEvenNegative{}, q, values, block, factors, num_blocks,
+                                codes);
+    case ElementRounding::kDownZeroNegative:
+      return EncodeWithQuotient(DownZeroNegative{}, q, values, block, factors, num_blocks, codes);
+    case ElementRounding::kDownPlainZero:
+      return EncodeWithQuotient(DownPlainZero{}, q, values, block, factors, num_blocks, codes);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace assay
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "assay/base/error.h"
+
+namespace assay {
+namespace {
+
+HWY_EXPORT(AbsMaxOfBlocks);
+HWY_EXPORT(EncodeAllBlocks);
+
+void RequireBlocks(int block, size_t num_values, size_t num_blocks) {
+  if ((block != 16 && block != 32) || num_values != static_cast<size_t>(block) * num_blocks) {
+    ThrowInternal("blocks of {}: {} values do not make {} blocks", block, num_values, num_blocks);
+  }
+}
+
+}  // namespace
+
+void BlockAbsMax(std::span<const float> values, int block, std::span<uint32_t> amax_bits) {
+  RequireBlocks(block, values.size(), amax_bits.size());
+  HWY_DYNAMIC_DISPATCH(AbsMaxOfBlocks)
+  (values.data(), static_cast<size_t>(block), amax_bits.size(), amax_bits.data());
+}
+
+void EncodeBlocks(BlockElement element, ElementRounding rounding, const BlockQuotient& quotient,
+                  std::span<const float> values, int block, std::span<const float> factors,
+                  std::span<uint8_t> codes) {
+  RequireBlocks(block, values.size(), factors.size());
+  RequireBlocks(block, codes.size(), factors.size());
+  if (element != BlockElement::kE2M1 && (rounding != ElementRounding::kNearestEven ||
+                                         quotient.kind != BlockQuotient::Kind::kMultiply)) {
+    ThrowInternal("blocks: only e2m1 is rounded in other ways than nearest even of a product");
+  }
+  HWY_DYNAMIC_DISPATCH(EncodeAllBlocks)
+  (element, rounding, quotient, values.data(), static_cast<size_t>(block), factors.data(),
+   factors.size(), codes.data());
+}
+
+}  // namespace assay
+#endif  // HWY_ONCE
