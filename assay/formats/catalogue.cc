@@ -9,6 +9,9 @@
 #include "assay/base/error.h"
 #include "assay/formats/affine.h"
 #include "assay/formats/checkpoint_form.h"
+#include "assay/formats/microscaling.h"
+#include "assay/formats/mlx_fp.h"
+#include "assay/formats/nvfp4.h"
 #include "assay/formats/plain.h"
 
 namespace assay {
@@ -18,6 +21,9 @@ namespace {
 constexpr std::array kFamilies = {
     &kPlainFamily,
     &kAffineFamily,
+    &kMicroscalingFamily,
+    &kNvfp4Family,
+    &kMlxFpFamily,
 };
 
 size_t EditDistance(std::string_view a, std::string_view b) {
