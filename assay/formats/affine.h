@@ -45,6 +45,9 @@ class AffineFormat final : public Format,
   MlxSettings Settings() const override { return {"affine", bits_, group_size_, false}; }
   const CheckpointForm* Form() const override { return MlxCheckpointForm(); }
   std::string Summary() const override;
+  std::optional<GroupGeometry> Geometry() const override {
+    return GroupGeometry{bits_, group_size_};
+  }
   std::optional<std::string> WhyNot(int64_t rows, int64_t cols, DType dtype) const override;
   std::vector<PlaneSpec> Layout(int64_t rows, int64_t cols, DType dtype) const override;
   EncodedMatrix Encode(const MatrixView& matrix, const EncodeOptions& options) const override;

@@ -48,6 +48,12 @@ struct EncodedMatrix {
   int64_t NumBytes() const noexcept;
 };
 
+/// How a format cuts a row: runs of `group_size` values that share a scale, codes of `bits`.
+struct GroupGeometry {
+  int bits = 0;
+  int64_t group_size = 0;
+};
+
 /// What an encoder may need beside the values.
 struct EncodeOptions {
   /// Named in errors; seeds the signs of formats that draw them.
@@ -76,6 +82,9 @@ class Format {
 
   /// True when decoding restores every bit pattern of the source.
   virtual bool Lossless() const { return false; }
+
+  /// Nothing for formats without groups along a row (plain types, packed12).
+  virtual std::optional<GroupGeometry> Geometry() const { return std::nullopt; }
 
   /// False for decode-only formats; Encode then throws a usage error that says so.
   virtual bool CanEncode() const { return true; }
