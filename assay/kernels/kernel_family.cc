@@ -5,12 +5,17 @@
 
 #include "assay/base/checked.h"
 #include "assay/base/parallel.h"
+#include "assay/kernels/affine_kernels.h"
+#include "assay/kernels/plain_gemv.h"
 
 namespace assay {
 namespace {
 
 // One line a family that has kernels of its own.
-constexpr std::array<const KernelFamily*, 0> kFamilies = {};
+constexpr std::array kFamilies = {
+    &kPlainKernels,
+    &kAffineKernels,
+};
 
 }  // namespace
 

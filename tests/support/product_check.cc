@@ -22,6 +22,18 @@ Class ClassOf(float value) {
   return Class::kFinite;
 }
 
+/// Small products on one thread: starting workers would cost more than the work.
+class OneThread {
+ public:
+  OneThread() : before_(NumThreads()) { SetNumThreads(1); }
+  ~OneThread() { SetNumThreads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_;
+};
+
 }  // namespace
 
 std::vector<float> RandomValues(int64_t count, uint32_t seed) {
@@ -56,6 +68,7 @@ std::vector<float> Product(const EncodedMatrix& weight, Strategy strategy,
 
 void ExpectWithinBound(const EncodedMatrix& weight, Strategy strategy, const std::vector<float>& x,
                        int64_t m) {
+  const OneThread one_thread;
   for (const DecodeRounding rounding : {DecodeRounding::kNone, DecodeRounding::kCheckpoint}) {
     const MatmulOptions options{.x_dtype = DType::kF32, .weight_rounding = rounding};
     const std::vector<float> expected = Product(weight, Strategy::kReference, x, m, options);
@@ -104,6 +117,7 @@ void ExpectSameForAllThreadCounts(const EncodedMatrix& weight, Strategy strategy
 void CheckShapes(std::string_view format, const std::vector<int64_t>& cols, DType dtype) {
   constexpr int64_t kRows[] = {1, 4, 7, 8, 33, 63, 64, 65, 96};
   constexpr int64_t kXRows[] = {1, 2, 3, 7, 8, 9, 16, 17, 33};
+  const OneThread one_thread;
   uint32_t seed = 10;
   size_t turn = 0;
   for (const int64_t k : cols) {
@@ -125,6 +139,7 @@ void CheckHardInputs(std::string_view format, int64_t cols) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   constexpr int64_t kRows = 33;
+  const OneThread one_thread;
   const EncodedMatrix weight = EncodeRandom(format, kRows, cols, DType::kBF16, 77);
   const auto with = [&](auto&& change) {
     std::vector<float> x = RandomValues(cols, 78);

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+#include "assay/kernels/kernel_family.h"
+
+namespace assay {
+
+/// Kernels of the affine formats.
+extern const KernelFamily kAffineKernels;
+
+/// y = Σ_g s_g · (q·x)_g + b_g · (Σ x)_g with the codes against x written as signed base-256
+/// digits: x of a group ≈ integer · absmax / scale, 24 bits of it (22 for 8-bit codes), or 8 bits
+/// when `a8`. Whole products of a lane add exactly in int32. AVX-512 VNNI; null elsewhere.
+std::unique_ptr<ProductKernel> MakeAffineDigits(const EncodedMatrix& weight, bool a8);
+
+}  // namespace assay
