@@ -31,4 +31,10 @@ void DecodeGroups(const Geometry& geometry, const std::byte* codes, const std::b
                   const std::byte* biases, int64_t num_groups, DecodeRounding rounding,
                   DType out_dtype, std::byte* out) noexcept;
 
+/// DecodeGroups by the equation, value by value: for groups whose scale or bias is not finite,
+/// where vector code would leave the payload of a NaN to the order of operands.
+void DecodeGroupsScalar(const Geometry& geometry, const std::byte* codes, const std::byte* scales,
+                        const std::byte* biases, int64_t num_groups, DecodeRounding rounding,
+                        DType out_dtype, std::byte* out) noexcept;
+
 }  // namespace assay::affine_internal

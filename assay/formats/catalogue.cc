@@ -9,7 +9,6 @@
 #include "assay/base/error.h"
 #include "assay/formats/affine.h"
 #include "assay/formats/checkpoint_form.h"
-#include "assay/formats/fp8_block.h"
 #include "assay/formats/microscaling.h"
 #include "assay/formats/mlx_fp.h"
 #include "assay/formats/nvfp4.h"
@@ -25,7 +24,6 @@ constexpr std::array kFamilies = {
     &kMicroscalingFamily,
     &kNvfp4Family,
     &kMlxFpFamily,
-    &kFp8BlockFamily,
 };
 
 size_t EditDistance(std::string_view a, std::string_view b) {
