@@ -1,1 +1,3 @@
-int main() { return 0; }
+#include "assay/cli/app.h"
+
+int main(int argc, char** argv) { return assay::cli::RunCommandLine(argc, argv); }

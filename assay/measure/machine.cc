@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "assay/base/parallel.h"
+#include "assay/base/target.h"
 
 namespace assay {
 namespace {
@@ -101,6 +102,7 @@ Machine DescribeMachine() {
   Machine machine;
   ReadCpuInfo(machine);
   ReadCaches(machine);
+  machine.isa = ActiveTargetName();
   machine.threads = NumThreads();
   cpu_set_t allowed;
   CPU_ZERO(&allowed);

@@ -1,0 +1,11 @@
+#pragma once
+
+#include "assay/cli/command.h"
+
+namespace assay::cli {
+
+extern const Command kFormatsCommand;
+extern const Command kCompletionCommand;
+extern const Command kManCommand;
+
+}  // namespace assay::cli

@@ -1,0 +1,135 @@
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "assay/base/error.h"
+#include "assay/base/parallel.h"
+#include "assay/base/target.h"
+#include "assay/cli/command.h"
+
+namespace assay::cli {
+namespace {
+
+constexpr size_t kDefaultWidth = 100;
+
+bool SameFile(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  return a == b || std::filesystem::equivalent(a, b, ignored);
+}
+
+// Writes beside the target and renames, so that a reader never sees half a report.
+void WriteReport(const std::string& path, const std::string& text) {
+  const std::string temporary = path + ".partial";
+  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+  file.write(text.data(), static_cast<std::streamsize>(text.size()));
+  file.close();
+  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const std::string reason = std::strerror(errno);
+    std::remove(temporary.c_str());
+    ThrowInput("{}: report cannot be written: {}", path, reason);
+  }
+}
+
+}  // namespace
+
+CLI::Validator OneOf(std::vector<std::string> words) {
+  // Without its description, which CLI11 would print behind the option's type.
+  return CLI::IsMember(std::move(words)).description("");
+}
+
+CLI::Validator InRange(int64_t least, int64_t most) {
+  return CLI::Range(least, most).description("");
+}
+
+void AddCommonOptions(CLI::App& app, Results results, CommonOptions& common) {
+  const char* const group = "Common options";
+  if (results == Results::kReport) {
+    app.add_option("-o,--output", common.report_path, "Write the report to this file, as JSON")
+        ->type_name("FILE")
+        ->group(group);
+  }
+  if (results != Results::kOther) {
+    app.add_option_function<std::string>(
+           "--format-out", [&common](const std::string& value) { common.json = value == "json"; },
+           "What stdout gets: table (default) or json")
+        ->check(OneOf({"table", "json"}))
+        ->type_name("table|json")
+        ->group(group);
+    app.add_flag_callback(
+           "--json", [&common] { common.json = true; }, "Same as --format-out json")
+        ->group(group);
+  }
+  app.add_option_function<int>(
+         "--threads", [](const int& threads) { SetNumThreads(threads); },
+         "Threads to use; default: all CPUs allowed")
+      ->check(InRange(1, 4096))
+      ->type_name("N")
+      ->group(group);
+  app.add_option_function<std::string>(
+         "--target", [](const std::string& name) { ForceTarget(name); },
+         "Force an instruction set: scalar, sse4, avx2, avx512, avx512_dl")
+      ->type_name("T")
+      ->group(group);
+  app.add_flag("-q,--quiet", common.quiet, "No progress and no notes on stderr")->group(group);
+}
+
+TableStyle StdoutStyle() {
+  TableStyle style{kDefaultWidth, false};
+  if (isatty(STDOUT_FILENO) == 0) return style;
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    style.width = std::min<size_t>(size.ws_col, kDefaultWidth);
+  }
+  const char* no_color = std::getenv("NO_COLOR");
+  const char* term = std::getenv("TERM");
+  style.colours = (no_color == nullptr || *no_color == '\0') &&
+                  (term == nullptr || std::string_view(term) != "dumb");
+  return style;
+}
+
+void Print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    ThrowInput("standard output cannot be written: {}", std::strerror(errno));
+  }
+}
+
+void Note(const CommonOptions& common, std::string_view text) {
+  if (!common.quiet) fmt::print(stderr, "{}\n", Printable(text));
+}
+
+void Emit(const CommonOptions& common, const Json& report, std::string_view text) {
+  const std::string json = Serialise(report);
+  if (!common.report_path.empty()) WriteReport(common.report_path, json);
+  Print(common.json ? std::string_view(json) : text);
+  if (!common.report_path.empty()) {
+    Note(common, fmt::format("{} written ({})", common.report_path,
+                             report.at("schema").get<std::string>()));
+  }
+}
+
+void CheckReportPath(const CommonOptions& common, std::span<const std::string> inputs) {
+  const std::string& path = common.report_path;
+  if (path.empty()) return;
+  for (const std::string& input : inputs) {
+    if (SameFile(path, input)) ThrowUsage("{}: the report would overwrite its input", path);
+  }
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    ThrowUsage("{}: a folder; expected a file for the report", path);
+  }
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  const std::string parent = folder.empty() ? "." : folder.string();
+  if (access(parent.c_str(), W_OK) != 0) {
+    ThrowInput("{}: report cannot be written: {}: {}", path, parent, std::strerror(errno));
+  }
+}
+
+}  // namespace assay::cli
