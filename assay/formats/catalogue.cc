@@ -11,6 +11,7 @@
 #include "assay/formats/microscaling.h"
 #include "assay/formats/mlx_fp.h"
 #include "assay/formats/nvfp4.h"
+#include "assay/formats/packed12.h"
 #include "assay/formats/plain.h"
 
 namespace assay {
@@ -23,6 +24,7 @@ constexpr std::array kFamilies = {
     &kMicroscalingFamily,
     &kNvfp4Family,
     &kMlxFpFamily,
+    &kPacked12Family,
 };
 
 [[noreturn]] void ThrowUnknownFormat(std::string_view name) {

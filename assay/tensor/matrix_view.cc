@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "assay/base/error.h"
 #include "assay/tensor/convert.h"
@@ -41,6 +42,14 @@ void MatrixView::ReadRows(int64_t first, int64_t count, std::span<float> out) co
     ThrowInternal("matrix: {} rows of {} do not fill {} floats", count, cols_, out.size());
   }
   ReadFloats(TensorView{tensor_.dtype, {}, bytes}, 0, out);
+}
+
+MatrixView FlattenToMatrix(const TensorView& tensor) {
+  const auto dims = tensor.shape.dims();
+  if (dims.empty()) return MatrixView(tensor, 1, 1);
+  const auto rows = Shape(std::vector<int64_t>(dims.begin(), dims.end() - 1)).CheckedNumElements();
+  if (!rows) ThrowInput("matrix: the size of shape {} overflows", tensor.shape.ToString());
+  return MatrixView(tensor, *rows, dims.back());
 }
 
 }  // namespace assay

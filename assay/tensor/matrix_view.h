@@ -30,4 +30,8 @@ class MatrixView {
   int64_t cols_;
 };
 
+/// A tensor of any rank as one matrix: its last axis is a row, all leading axes are rows.
+/// Rank 1 is one row, rank 0 one value. Errors: as the constructor.
+MatrixView FlattenToMatrix(const TensorView& tensor);
+
 }  // namespace assay

@@ -1,28 +1,27 @@
 #include "assay/tensor/tensor.h"
 
-#include <cstring>
-#include <new>
+#include <algorithm>
+
+#include "assay/base/aligned_buffer.h"
 
 namespace assay {
-namespace {
-
-constexpr std::align_val_t kAlignment{64};
-
-}  // namespace
-
-Tensor Tensor::Allocate(DType dtype, Shape shape) {
+Tensor Tensor::AllocateUninitialized(DType dtype, Shape shape) {
   const auto num_bytes = shape.CheckedNumBytes(dtype);
   if (!num_bytes) {
     ThrowInternal("tensor {} of {}: no whole number of bytes", shape.ToString(), NameOf(dtype));
   }
   const auto size = static_cast<size_t>(*num_bytes);
-  auto* data = static_cast<std::byte*>(::operator new(size, kAlignment));
+  const std::shared_ptr<std::byte> data = AllocateAligned(size);
   Tensor tensor;
-  tensor.owner_ = std::shared_ptr<const void>(
-      data, [](const void* p) { ::operator delete(const_cast<void*>(p), kAlignment); });
-  std::memset(data, 0, size);
-  tensor.writable_ = data;
-  tensor.view_ = TensorView{dtype, std::move(shape), {data, size}};
+  tensor.owner_ = data;
+  tensor.writable_ = data.get();
+  tensor.view_ = TensorView{dtype, std::move(shape), {data.get(), size}};
+  return tensor;
+}
+
+Tensor Tensor::Allocate(DType dtype, Shape shape) {
+  Tensor tensor = AllocateUninitialized(dtype, std::move(shape));
+  std::ranges::fill(tensor.mutable_bytes(), std::byte{0});
   return tensor;
 }
 

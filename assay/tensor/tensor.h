@@ -29,6 +29,9 @@ class Tensor {
   /// 64-byte aligned, zero-filled. Errors: internal when the size overflows or is not whole bytes.
   static Tensor Allocate(DType dtype, Shape shape);
 
+  /// The same with undefined bytes, for a caller that writes every one of them.
+  static Tensor AllocateUninitialized(DType dtype, Shape shape);
+
   /// Shares `bytes`, which `owner` keeps alive. Requires bytes.size() to match dtype and shape.
   static Tensor Share(std::shared_ptr<const void> owner, DType dtype, Shape shape,
                       std::span<const std::byte> bytes);

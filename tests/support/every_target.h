@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "assay/base/parallel.h"
 #include "assay/base/target.h"
 
 namespace assay::test {
@@ -18,6 +19,20 @@ void OnEveryTarget(const Body& body) {
     body();
   }
   ForceTarget(before);
+}
+
+/// The same, with 1, 2 and 3 threads on each.
+template <typename Body>
+void OnEveryTargetAndThreadCount(const Body& body) {
+  const int before = NumThreads();
+  OnEveryTarget([&] {
+    for (int threads = 1; threads <= 3; ++threads) {
+      SCOPED_TRACE("threads " + std::to_string(threads));
+      SetNumThreads(threads);
+      body();
+    }
+  });
+  SetNumThreads(before);
 }
 
 }  // namespace assay::test

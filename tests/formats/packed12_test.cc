@@ -1,0 +1,396 @@
+#include "assay/formats/packed12.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "assay/base/error.h"
+#include "assay/formats/checkpoint_form.h"
+#include "assay/formats/packed12_codec.h"
+#include "tests/support/every_target.h"
+#include "tests/support/fixture.h"
+#include "tests/support/memory_checkpoint.h"
+
+namespace assay {
+namespace {
+
+using test::Fixture;
+using ::testing::HasSubstr;
+
+const Packed12Format kFormat;
+
+std::vector<std::byte> Copy(std::span<const std::byte> bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+std::vector<std::byte> DecodeWordsOf(const EncodedMatrix& encoded) {
+  std::vector<std::byte> words(static_cast<size_t>(2 * encoded.rows * encoded.cols));
+  kFormat.DecodeRowsTo(encoded, 0, encoded.rows, DType::kBF16, words);
+  return words;
+}
+
+Tensor TensorOfWords(std::span<const uint16_t> words, Shape shape) {
+  Tensor tensor = Tensor::Allocate(DType::kBF16, std::move(shape));
+  std::memcpy(tensor.mutable_bytes().data(), words.data(), words.size_bytes());
+  return tensor;
+}
+
+std::string Lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+// The message of the input error that `action` throws; empty when it throws none.
+template <class Action>
+std::string InputError(const Action& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput) << error.what();
+    return error.what();
+  }
+  return {};
+}
+
+nlohmann::json Cases() { return nlohmann::json::parse(test::ReadTestData("packed12/CASES.json")); }
+
+Shape ShapeOf(const nlohmann::json& entry) {
+  return Shape(entry.at("shape").get<std::vector<int64_t>>());
+}
+
+TEST(Packed12, EveryVectorEncodesToItsStreamAndDecodesToItsWords) {
+  const Fixture fixture("packed12/valid.safetensors");
+  int round_trips = 0;
+  int decode_only = 0;
+  for (const auto& entry : Cases()) {
+    if (entry.at("kind") == "reader") continue;
+    const std::string name = entry.at("case");
+    SCOPED_TRACE(name);
+    const Tensor plain = fixture.Get(name + ".bf16");
+    const Tensor stream = fixture.Get(name + ".stream");
+    const EncodedMatrix read = Packed12FromStream(stream.bytes(), ShapeOf(entry), name);
+    EXPECT_EQ(DecodeWordsOf(read), Copy(plain.bytes()));
+    EXPECT_EQ(Packed12ToStream(read), Copy(stream.bytes()));
+    const Packed12Info info = Packed12InfoOf(read);
+    EXPECT_EQ(info.base_exponent, entry.at("base").get<int>());
+    EXPECT_EQ(info.last_exponent, info.base_exponent + 14);
+    EXPECT_EQ(info.escapes, entry.at("escapes").get<int64_t>());
+    EXPECT_EQ(info.num_bytes, entry.at("bytes").get<int64_t>());
+    EXPECT_EQ(info.num_values, entry.at("elements").get<int64_t>());
+    if (entry.at("kind") == "decode-only") {
+      ++decode_only;
+      continue;
+    }
+    ++round_trips;
+    const MatrixView matrix = FlattenToMatrix(plain.view());
+    const EncodedMatrix encoded = kFormat.Encode(matrix, {.tensor_name = name});
+    EXPECT_EQ(Packed12ToStream(encoded), Copy(stream.bytes()));
+    kFormat.Validate(encoded, name);
+    EXPECT_EQ(kFormat.WhyKeepPlain(matrix).has_value(), entry.at("encoder_keeps_bf16").get<bool>());
+    const auto specs = kFormat.LayoutFor(matrix);
+    ASSERT_EQ(specs.size(), encoded.planes.size());
+    for (size_t i = 0; i < specs.size(); ++i) {
+      EXPECT_EQ(specs[i].name, encoded.planes[i].name);
+      EXPECT_EQ(specs[i].shape, encoded.planes[i].tensor.shape());
+      EXPECT_EQ(specs[i].dtype, encoded.planes[i].tensor.dtype());
+    }
+  }
+  EXPECT_EQ(round_trips, 29);
+  EXPECT_EQ(decode_only, 2);
+}
+
+TEST(Packed12, EveryStreamThatBreaksARuleIsRefusedForIt) {
+  const Fixture fixture("packed12/reader.safetensors");
+  int refused = 0;
+  for (const auto& entry : Cases()) {
+    if (entry.at("kind") != "reader") continue;
+    const std::string name = entry.at("case");
+    SCOPED_TRACE(name);
+    const Tensor stream = fixture.Get(name);
+    const std::string message =
+        InputError([&] { Packed12FromStream(stream.bytes(), ShapeOf(entry), name); });
+    if (entry.at("expect") == "ok") {
+      EXPECT_EQ(message, "");
+      continue;
+    }
+    ++refused;
+    EXPECT_THAT(message, HasSubstr(name));
+    const auto words = entry.at("words").get<std::vector<std::string>>();
+    EXPECT_TRUE(words.empty() || std::ranges::any_of(words,
+                                                     [&](const std::string& word) {
+                                                       return Lower(message).find(word) !=
+                                                              std::string::npos;
+                                                     }))
+        << message;
+    if (entry.contains("offset")) {
+      EXPECT_THAT(message, HasSubstr(fmt::format("byte {}:", entry.at("offset").get<int64_t>())));
+    }
+  }
+  EXPECT_EQ(refused, 29);
+}
+
+// A stream does not say how many escapes it has: a prefix that ends after whole escapes can be the
+// stream of another matrix, and without any it always is (+0 stands in their places). Every other
+// prefix is refused. A checkpoint knows the count from its plane shapes.
+TEST(Packed12, ProperPrefixesAreRefusedUnlessTheyAreTheStreamOfAnotherMatrix) {
+  const Fixture fixture("packed12/valid.safetensors");
+  for (const char* name :
+       {"golden", "window_edges", "empty", "scalar", "odd_count", "heavy_tail"}) {
+    SCOPED_TRACE(name);
+    const Tensor plain = fixture.Get(fmt::format("{}.bf16", name));
+    const Tensor stream = fixture.Get(fmt::format("{}.stream", name));
+    const auto num_values = static_cast<size_t>(plain.shape().NumElements());
+    const size_t without_escapes = 4 + num_values + (num_values + 1) / 2;
+    for (size_t size = 0; size < stream.bytes().size(); ++size) {
+      const auto prefix = stream.bytes().first(size);
+      const auto read = [&] { return Packed12FromStream(prefix, plain.shape(), name); };
+      if (size < without_escapes || (size - without_escapes) % 6 != 0) {
+        EXPECT_THROW(read(), Error) << size;
+        continue;
+      }
+      const bool accepted = InputError(read).empty();
+      EXPECT_TRUE(accepted || size != without_escapes);
+      if (accepted) {
+        EXPECT_EQ(Packed12ToStream(read()), Copy(prefix));
+        EXPECT_NE(DecodeWordsOf(read()), Copy(plain.bytes()));
+      }
+    }
+  }
+}
+
+TEST(Packed12, RowsDecodeAlikeInAnyRange) {
+  const Fixture fixture("packed12/valid.safetensors");
+  for (const char* name : {"odd_columns", "heavy_tail", "rank3", "two_clusters"}) {
+    SCOPED_TRACE(name);
+    const Tensor plain = fixture.Get(fmt::format("{}.bf16", name));
+    const int64_t cols = plain.shape()[plain.shape().rank() - 1];
+    const int64_t rows = plain.shape().NumElements() / cols;
+    const EncodedMatrix encoded = kFormat.Encode(MatrixView(plain.view(), rows, cols), {});
+    for (int64_t first = 0; first <= rows; ++first) {
+      for (int64_t count = 0; first + count <= rows; count += 1 + rows / 3) {
+        const auto begin = static_cast<size_t>(first * cols);
+        const auto num_values = static_cast<size_t>(count * cols);
+        std::vector<std::byte> words(2 * num_values);
+        kFormat.DecodeRowsTo(encoded, first, count, DType::kBF16, words);
+        EXPECT_EQ(words, Copy(plain.bytes().subspan(2 * begin, 2 * num_values)));
+        std::vector<float> floats(num_values);
+        kFormat.DecodeRows(encoded, first, count, floats);
+        for (size_t i = 0; i < num_values; ++i) {
+          uint32_t bits;
+          std::memcpy(&bits, &floats[i], sizeof(bits));
+          uint16_t word;
+          std::memcpy(&word, &words[2 * i], sizeof(word));
+          ASSERT_EQ(bits, uint32_t{word} << 16);
+        }
+      }
+    }
+  }
+}
+
+TEST(Packed12, WindowWithMostElementsIsChosenTheLowestOfEqualOnes) {
+  packed12::ExponentCounts counts{};
+  EXPECT_EQ(packed12::ChooseBase(counts), 1);
+  counts[0] = 100;
+  EXPECT_EQ(packed12::ChooseBase(counts), 1);
+  counts[255] = 1;
+  EXPECT_EQ(packed12::ChooseBase(counts), 241);
+  counts[20] = 1;
+  EXPECT_EQ(packed12::ChooseBase(counts), 6);
+  counts[35] = 1;
+  EXPECT_EQ(packed12::ChooseBase(counts), 6);
+  EXPECT_EQ(packed12::CountEscapes(counts, 6), 2);
+  counts[34] = 1;
+  EXPECT_EQ(packed12::ChooseBase(counts), 20);
+  EXPECT_EQ(packed12::CountEscapes(counts, 20), 2);
+}
+
+TEST(Packed12, SizesAreThoseOfTheFourPublishedLayers) {
+  struct Point {
+    int64_t rows, cols, escapes, num_bytes;
+  };
+  for (const auto& [rows, cols, escapes, num_bytes] :
+       {Point{5376, 21504, 465653, 176202178}, Point{7168, 5376, 37640, 58028596},
+        Point{5376, 28672, 390434, 233553616}, Point{14336, 5376, 157249, 116549002}}) {
+    int64_t total = 0;
+    for (const PlaneSpec& plane : kFormat.Layout(rows, cols, DType::kBF16)) {
+      total += *plane.shape.CheckedNumBytes(plane.dtype);
+    }
+    EXPECT_EQ(total + Packed12Format::kEscapeBytes * escapes, num_bytes);
+  }
+  EXPECT_NEAR(kFormat.BitsPerWeight(5376, 21504), 12.0, 1e-6);
+}
+
+TEST(Packed12, OtherDtypesAndMoreThan32BitsOfValuesAreDeclined) {
+  EXPECT_THAT(kFormat.WhyNot(2, 2, DType::kF16).value_or(""), HasSubstr("BF16"));
+  EXPECT_THAT(kFormat.WhyNot(65536, 65537, DType::kBF16).value_or(""), HasSubstr("2^32"));
+  EXPECT_THAT(kFormat.WhyNot(int64_t{1} << 40, int64_t{1} << 40, DType::kBF16).value_or(""),
+              HasSubstr("2^32"));
+  EXPECT_FALSE(kFormat.WhyNot(65536, 65536, DType::kBF16).has_value());
+  EXPECT_FALSE(kFormat.WhyNot(1, 7, DType::kBF16).has_value());
+  EXPECT_FALSE(kFormat.WhyNot(0, 0, DType::kBF16).has_value());
+  const Tensor f16 = Tensor::Allocate(DType::kF16, {2, 2});
+  EXPECT_THROW(kFormat.Encode(MatrixView(f16.view(), 2, 2), {}), Error);
+}
+
+// Long enough for several chunks and every vector width, with escapes at both chunk ends.
+Tensor LongMatrix(int64_t num_values) {
+  std::vector<uint16_t> words(static_cast<size_t>(num_values));
+  uint32_t state = 1;
+  for (uint16_t& word : words) {
+    state = state * 1664525u + 1013904223u;
+    const uint32_t exponent = (state >> 10) % 300 == 0 ? state >> 24 : 110 + (state >> 20) % 14;
+    word = static_cast<uint16_t>((state & 0x807F) | exponent << 7);
+  }
+  const auto chunk = static_cast<size_t>(packed12::kChunkValues);
+  for (const size_t at : {size_t{0}, chunk - 1, chunk, 2 * chunk - 1, words.size() - 1}) {
+    if (at < words.size()) words[at] = 0x7F80;
+  }
+  return TensorOfWords(words, {num_values});
+}
+
+TEST(Packed12, ExponentsAreCountedExactlyOnEveryTarget) {
+  const Tensor plain = LongMatrix(packed12::kChunkValues + 4321);
+  packed12::ExponentCounts expected{};
+  for (size_t i = 0; i < plain.bytes().size(); i += 2) {
+    uint16_t word;
+    std::memcpy(&word, plain.bytes().data() + i, sizeof(word));
+    ++expected[(word >> 7) & 0xFF];
+  }
+  test::OnEveryTargetAndThreadCount(
+      [&] { EXPECT_EQ(packed12::CountExponents(plain.bytes()), expected); });
+}
+
+RC_GTEST_PROP(Packed12, RandomWordsComeBackInAnyShape, ()) {
+  const auto rows = *rc::gen::inRange<int64_t>(0, 9);
+  const auto cols = *rc::gen::inRange<int64_t>(0, 150);
+  const auto low = *rc::gen::inRange<int>(0, 256);
+  const auto span = *rc::gen::element(1, 12, 16, 40, 256);
+  const auto num_values = static_cast<size_t>(rows * cols);
+  const auto words = *rc::gen::container<std::vector<uint16_t>>(
+      num_values, rc::gen::map(rc::gen::arbitrary<uint16_t>(), [low, span](uint16_t word) {
+        const int exponent = (low + ((word >> 7) & 0xFF) % span) & 0xFF;
+        return static_cast<uint16_t>((word & 0x807F) | (exponent << 7));
+      }));
+  const Tensor plain = TensorOfWords(words, {rows, cols});
+  const EncodedMatrix encoded = kFormat.Encode(MatrixView(plain.view(), rows, cols), {});
+  kFormat.Validate(encoded, "random");
+  RC_ASSERT(DecodeWordsOf(encoded) == Copy(plain.bytes()));
+  const auto stream = Packed12ToStream(encoded);
+  RC_ASSERT(DecodeWordsOf(Packed12FromStream(stream, {rows, cols}, "random")) ==
+            Copy(plain.bytes()));
+}
+
+TEST(Packed12, BytesAreTheSameOnEveryTargetAndThreadCount) {
+  const Tensor plain = LongMatrix(2 * packed12::kChunkValues + 77);
+  const MatrixView matrix = FlattenToMatrix(plain.view());
+  std::vector<std::byte> expected;
+  test::OnEveryTargetAndThreadCount([&] {
+    const EncodedMatrix encoded = kFormat.Encode(matrix, {});
+    const auto stream = Packed12ToStream(encoded);
+    if (expected.empty()) expected = stream;
+    EXPECT_TRUE(stream == expected);
+    EXPECT_TRUE(DecodeWordsOf(encoded) == Copy(plain.bytes()));
+    std::vector<float> floats(static_cast<size_t>(matrix.cols()));
+    kFormat.DecodeRows(encoded, 0, 1, floats);
+    std::vector<float> widened(floats.size());
+    matrix.ReadRows(0, 1, widened);
+    EXPECT_EQ(std::memcmp(floats.data(), widened.data(), 4 * floats.size()), 0);
+  });
+}
+
+// A checkpoint with `plain` packed under `name`, stored as a quantiser would.
+test::MemoryCheckpoint Stored(const std::string& name, const Tensor& plain) {
+  test::MemoryCheckpoint checkpoint;
+  const EncodedMatrix encoded = kFormat.Encode(FlattenToMatrix(plain.view()), {});
+  for (const Plane& plane : encoded.planes) {
+    const PlaneSpec spec{plane.name, plane.tensor.dtype(), plane.tensor.shape()};
+    const Shape stored = kFormat.Form()->StoredShape(spec, plain.shape());
+    checkpoint.Add(kFormat.Form()->TensorName(name, plane.name),
+                   plane.tensor.As(spec.dtype, stored));
+  }
+  return checkpoint;
+}
+
+TEST(Packed12, TensorsOfEveryRankAreFoundWithTheirShape) {
+  const Fixture fixture("packed12/valid.safetensors");
+  for (const auto& entry : Cases()) {
+    if (entry.at("kind") != "round-trip") continue;
+    const std::string name = entry.at("case");
+    SCOPED_TRACE(name);
+    const Tensor plain = fixture.Get(name + ".bf16");
+    const test::MemoryCheckpoint checkpoint = Stored(name, plain);
+    Recognition found;
+    kPacked12Family.recognise(checkpoint, found);
+    ASSERT_EQ(found.weights.size(), 1u);
+    const FoundWeight& weight = found.weights[0];
+    EXPECT_EQ(weight.name, name);
+    EXPECT_EQ(weight.tensor_names.size(), 5u);
+    EXPECT_EQ(weight.plain_shape.value_or(Shape{weight.rows, weight.cols}), plain.shape());
+    std::vector<std::byte> words;
+    for (int64_t i = 0; i < weight.stack; ++i) {
+      const EncodedMatrix matrix = weight.load(i);
+      weight.format->Validate(matrix, name);
+      EXPECT_EQ(matrix.rows, weight.rows);
+      EXPECT_EQ(matrix.cols, weight.cols);
+      const auto part = DecodeWordsOf(matrix);
+      words.insert(words.end(), part.begin(), part.end());
+    }
+    EXPECT_TRUE(words == Copy(plain.bytes()));
+  }
+}
+
+TEST(Packed12, StacksOfOddMatricesAreCutOutWithTheirEscapes) {
+  const Tensor plain = LongMatrix(7 * 5 * 13).As(DType::kBF16, {7, 5, 13});
+  const test::MemoryCheckpoint checkpoint = Stored("experts", plain);
+  Recognition found;
+  kPacked12Family.recognise(checkpoint, found);
+  ASSERT_EQ(found.weights.size(), 1u);
+  ASSERT_EQ(found.weights[0].stack, 7);
+  for (int64_t i = 0; i < 7; ++i) {
+    const EncodedMatrix matrix = found.weights[0].load(i);
+    kFormat.Validate(matrix, "experts");
+    EXPECT_EQ(DecodeWordsOf(matrix), Copy(plain.Slice(i).bytes()));
+  }
+}
+
+TEST(Packed12, BrokenPlanesOfACheckpointAreRefusedByName) {
+  const Fixture fixture("packed12/valid.safetensors");
+  const EncodedMatrix good =
+      kFormat.Encode(FlattenToMatrix(fixture.Get("window_edges.bf16").view()), {});
+  for (size_t i = 0; i < good.planes.size(); ++i) {
+    const std::string plane = "p12_" + good.planes[i].name;
+    EncodedMatrix broken = good;
+    broken.planes.erase(broken.planes.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_THAT(InputError([&] { kFormat.Validate(broken, "w"); }), HasSubstr(plane));
+    broken = good;
+    broken.planes[i].tensor = Tensor::Allocate(DType::kI8, {3});
+    EXPECT_THAT(InputError([&] { kFormat.Validate(broken, "w"); }), HasSubstr(plane));
+  }
+  EncodedMatrix broken = good;
+  broken.planes[0].tensor = Tensor::Allocate(DType::kU8, {4});
+  EXPECT_THAT(InputError([&] { kFormat.Validate(broken, "w"); }),
+              HasSubstr("w: plane \"p12_header\": byte 0: base"));
+}
+
+TEST(Packed12, ShapesThatAreNoMatrixAreNotTrusted) {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  test::MemoryCheckpoint checkpoint;
+  for (const char* plane : {"header", "ex"}) {
+    checkpoint.Add(kFormat.Form()->TensorName("none", plane), Tensor::Allocate(DType::kU8, {0}));
+  }
+  checkpoint.Add("none.p12_sm", Tensor::Share(nullptr, DType::kU8, {kHuge, 0, kHuge}, {}));
+  checkpoint.Add("float.p12_sm", Tensor::Allocate(DType::kF32, {2, 2}));
+  Recognition found;
+  kPacked12Family.recognise(checkpoint, found);
+  ASSERT_EQ(found.weights.size(), 1u);
+  EXPECT_EQ(found.weights[0].stack, 1);
+  EXPECT_THAT(found.notes, ::testing::ElementsAre(HasSubstr("float.p12_sm")));
+  EXPECT_THROW(kFormat.Validate(found.weights[0].load(0), "none"), Error);
+}
+
+}  // namespace
+}  // namespace assay
