@@ -38,7 +38,8 @@ int64_t IntegerMember(const json& object, const char* key, int64_t missing,
   const int64_t value = member->is_number_integer() ? member->get<int64_t>() : 0;
   if (value < 1 || value > int64_t{1} << 31) {
     ThrowInput("{}: \"{}\": expected a positive integer, found {}", where, key,
-               member->dump(-1, ' ', true, json::error_handler_t::replace));
+               member->is_primitive() ? member->dump(-1, ' ', true, json::error_handler_t::replace)
+                                      : std::string(member->type_name()));
   }
   return value;
 }
@@ -59,6 +60,12 @@ MlxSettings SettingsFrom(const json& object, const std::string& where) {
   const auto global = object.find("global_scale");
   settings.global_scale = global != object.end() && global->is_boolean() && global->get<bool>();
   return settings;
+}
+
+/// Names that a plane of another module may have: no tensor must belong to two.
+bool IsPlaneName(std::string_view name) {
+  return name.ends_with(kWeightSuffix) || name.ends_with(kScalesSuffix) ||
+         name.ends_with(".biases") || name.ends_with(".global_scale");
 }
 
 /// The mode that planes without a config entry of their own are in; nothing when no mode fits.
@@ -196,7 +203,9 @@ std::vector<MlxModule> MlxModulesOf(std::string_view mode, const CheckpointSourc
     module.scales = &scales;
     module.weight = source.Find(module.path + std::string(kWeightSuffix));
     // A parameter that is no module's "weight" keeps its name for the codes.
-    if (module.weight == nullptr) module.weight = source.Find(module.path);
+    if (module.weight == nullptr && !IsPlaneName(module.path)) {
+      module.weight = source.Find(module.path);
+    }
     if (module.weight == nullptr || module.weight->dtype != DType::kU32) continue;
     module.biases = source.Find(module.path + ".biases");
     module.global_scale = source.Find(module.path + ".global_scale");
