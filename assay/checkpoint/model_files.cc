@@ -92,15 +92,30 @@ ContainerPtr OpenShard(const ModelFiles& model, const std::string& shard,
   return OpenContainer(path);
 }
 
+// The TurboQuant encoder lists planes of weights that it could not quantise and left as they were:
+// BASE.tq_packed in the index, BASE.weight (unlisted) in the file.
+bool IsPlaneOfPlainWeight(const Container& file, const ShardIndex& index, const std::string& name) {
+  const std::string plain = name.substr(0, name.rfind('.')) + ".weight";
+  return plain != name && !index.weight_map.contains(plain) && file.Find(plain);
+}
+
 // Adds one shard: the tensors the map gives to it, and those the map does not know at all.
 void AddShard(ModelFiles& model, const ShardIndex& index, const std::string& shard,
               const std::vector<std::string>& mapped) {
   const ContainerPtr file = OpenShard(model, shard, mapped);
+  std::vector<std::string> planes_of_plain;
   for (const std::string& name : mapped) {
-    if (!file->Find(name)) {
+    if (file->Find(name)) continue;
+    if (!IsPlaneOfPlainWeight(*file, index, name)) {
       ThrowInput("{}: tensor {}: the index places it here, but the file does not hold it",
                  file->path(), Quoted(name));
     }
+    planes_of_plain.push_back(name);
+  }
+  if (!planes_of_plain.empty()) {
+    model.notes.push_back(
+        fmt::format("{}: the index lists planes of weights that the file holds plain: {}",
+                    file->path(), Some(planes_of_plain)));
   }
   const std::vector<StoredTensor>& tensors = file->Tensors();
   std::vector<bool> wanted(tensors.size(), true);

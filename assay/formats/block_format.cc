@@ -125,10 +125,8 @@ float BlockFormat::AbsMaxOf(const MatrixView& matrix, const EncodeOptions& optio
   if (matrix.rows() == 0 || cols == 0) return 0.0f;
   ParallelFor(0, matrix.rows(), RowsPerChunk(cols), [&](int64_t first, int64_t last) {
     const Scratch<float> values(static_cast<size_t>((last - first) * cols));
-    const Scratch<uint32_t> amax(values.span().size() / static_cast<size_t>(block_));
     matrix.ReadRows(first, last - first, values.span());
-    BlockAbsMax(values.span(), block_, amax.span());
-    const uint32_t here = LargestOf(amax.span());
+    const uint32_t here = AbsMaxBits(values.span());
     if (here >= kInfinityBits) ThrowNotFinite(*this, options, first, values.span(), cols);
     uint32_t seen = largest.load();
     while (here > seen && !largest.compare_exchange_weak(seen, here)) {

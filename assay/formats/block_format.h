@@ -22,6 +22,12 @@ class BlockFormat : public Format {
   BlockElement element() const noexcept { return element_; }
   int block() const noexcept { return block_; }
 
+  using ScaleValues = std::array<float, 256>;
+  /// What each scale byte of this matrix multiplies an element by, in f32; for kernels.
+  ScaleValues ScaleTable(const EncodedMatrix& encoded, DecodeRounding rounding) const {
+    return ValuesOfScales(encoded, rounding);
+  }
+
   std::optional<std::string> WhyNot(int64_t rows, int64_t cols, DType dtype) const override;
   std::vector<PlaneSpec> Layout(int64_t rows, int64_t cols, DType dtype) const override;
   void DecodeRows(const EncodedMatrix& encoded, int64_t first, int64_t count, std::span<float> out,
@@ -33,8 +39,6 @@ class BlockFormat : public Format {
   /// Requires block 16 or 32; code_dtype U32 or one byte wide, scale_dtype one byte wide.
   BlockFormat(BlockElement element, int block, DType code_dtype, DType scale_dtype)
       : element_(element), block_(block), code_dtype_(code_dtype), scale_dtype_(scale_dtype) {}
-
-  using ScaleValues = std::array<float, 256>;
 
   /// What each scale byte multiplies an element by, in f32.
   virtual ScaleValues ValuesOfScales(const EncodedMatrix& encoded,

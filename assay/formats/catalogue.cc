@@ -8,6 +8,7 @@
 #include "assay/base/nearest.h"
 #include "assay/formats/affine.h"
 #include "assay/formats/checkpoint_form.h"
+#include "assay/formats/fp8_block.h"
 #include "assay/formats/microscaling.h"
 #include "assay/formats/mlx_fp.h"
 #include "assay/formats/nvfp4.h"
@@ -24,6 +25,7 @@ constexpr std::array kFamilies = {
     &kMicroscalingFamily,
     &kNvfp4Family,
     &kMlxFpFamily,
+    &kFp8BlockFamily,
     &kPacked12Family,
 };
 

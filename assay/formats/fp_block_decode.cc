@@ -11,53 +11,28 @@ namespace HWY_NAMESPACE {
 
 // ---- what becomes of a product ----
 
+template <Element kRound>
 struct StoreF32 {
   static constexpr size_t kBytes = 4;
-  HWY_INLINE void operator()(FloatVec value, uint8_t* out) const {
-    const hn::Repartition<uint8_t, FloatTag> bytes;
-    hn::StoreU(hn::BitCast(bytes, value), bytes, out);
+  HWY_INLINE void operator()(FloatVec value, std::byte* out) const {
+    const FloatTag d;
+    if constexpr (kRound != Element::kF32) value = RoundThrough<kRound>(d, value);
+    StoreElements<Element::kF32>(d, value, out);
   }
 };
 
-struct StoreRoundedToBF16 : StoreF32 {
-  HWY_INLINE void operator()(FloatVec value, uint8_t* out) const {
-    StoreF32::operator()(RoundToBF16Lanes(value), out);
-  }
-};
-
-struct StoreRoundedToF16 : StoreF32 {
-  HWY_INLINE void operator()(FloatVec value, uint8_t* out) const {
-    StoreF32::operator()(RoundToF16Lanes(value), out);
-  }
-};
-
-/// The low halves of 32-bit lanes.
-HWY_INLINE void StoreHalves(WordVec halves, uint8_t* out) {
-  const hn::Rebind<uint16_t, FloatTag> d16;
-  const hn::RebindToSigned<FloatTag> di;
-  const auto narrow = hn::DemoteTo(d16, hn::BitCast(di, halves));
-  const hn::Repartition<uint8_t, decltype(d16)> bytes;
-  hn::StoreU(hn::BitCast(bytes, narrow), bytes, out);
-}
-
-struct StoreBF16 {
+template <Element kRound>
+struct StoreHalf {
   static constexpr size_t kBytes = 2;
-  HWY_INLINE void operator()(FloatVec value, uint8_t* out) const {
-    StoreHalves(hn::ShiftRight<16>(BitsOf(RoundToBF16Lanes(value))), out);
+  HWY_INLINE void operator()(FloatVec value, std::byte* out) const {
+    StoreElements<kRound>(FloatTag(), value, out);
   }
 };
 
-struct StoreF16 {
-  static constexpr size_t kBytes = 2;
-  HWY_INLINE void operator()(FloatVec value, uint8_t* out) const {
-    StoreHalves(F16BitsOf(value), out);
-  }
-};
-
-template <class Element, class Store>
+template <class Code, class Store>
 void DecodeLoop(const Store& store, const uint8_t* HWY_RESTRICT codes, size_t block,
                 const uint8_t* HWY_RESTRICT scales, size_t num_blocks,
-                const float* HWY_RESTRICT scale_values, uint8_t* HWY_RESTRICT out) {
+                const float* HWY_RESTRICT scale_values, std::byte* HWY_RESTRICT out) {
   const FloatTag d;
   const WordTag du;
   const ByteTag d8;
@@ -65,27 +40,27 @@ void DecodeLoop(const Store& store, const uint8_t* HWY_RESTRICT codes, size_t bl
     const FloatVec scale = hn::Set(d, scale_values[scales[b]]);
     for (size_t i = b * block; i < (b + 1) * block; i += hn::Lanes(d)) {
       const WordVec code = hn::PromoteTo(du, hn::LoadU(d8, codes + i));
-      store(hn::Mul(Element::Decode(code), scale), out + i * Store::kBytes);
+      store(hn::Mul(Code::Decode(code), scale), out + i * Store::kBytes);
     }
   }
 }
 
-template <class Element>
+template <class Code>
 void DecodeElement(const uint8_t* codes, size_t block, const uint8_t* scales, size_t num_blocks,
-                   const float* scale_values, DType round_to, DType out_dtype, uint8_t* out) {
+                   const float* scale_values, DType round_to, DType out_dtype, std::byte* out) {
   const auto decode = [&](const auto& store) HWY_ATTR {
-    DecodeLoop<Element>(store, codes, block, scales, num_blocks, scale_values, out);
+    DecodeLoop<Code>(store, codes, block, scales, num_blocks, scale_values, out);
   };
-  if (out_dtype == DType::kBF16) return decode(StoreBF16{});
-  if (out_dtype == DType::kF16) return decode(StoreF16{});
-  if (round_to == DType::kBF16) return decode(StoreRoundedToBF16{});
-  if (round_to == DType::kF16) return decode(StoreRoundedToF16{});
-  decode(StoreF32{});
+  if (out_dtype == DType::kBF16) return decode(StoreHalf<Element::kBF16>{});
+  if (out_dtype == DType::kF16) return decode(StoreHalf<Element::kF16>{});
+  if (round_to == DType::kBF16) return decode(StoreF32<Element::kBF16>{});
+  if (round_to == DType::kF16) return decode(StoreF32<Element::kF16>{});
+  decode(StoreF32<Element::kF32>{});
 }
 
 void DecodeAllBlocks(BlockElement element, const uint8_t* codes, size_t block,
                      const uint8_t* scales, size_t num_blocks, const float* scale_values,
-                     DType round_to, DType out_dtype, uint8_t* out) {
+                     DType round_to, DType out_dtype, std::byte* out) {
   switch (element) {
     case BlockElement::kE2M1:
       return DecodeElement<E2M1>(codes, block, scales, num_blocks, scale_values, round_to,
@@ -133,7 +108,7 @@ void DecodeBlocks(BlockElement element, std::span<const uint8_t> codes, int bloc
   HWY_DYNAMIC_DISPATCH(DecodeAllBlocks)
   (element, codes.data(), static_cast<size_t>(block),
    reinterpret_cast<const uint8_t*>(scales.data()), scales.size(), scale_values.data(), round_to,
-   out_dtype, reinterpret_cast<uint8_t*>(values.data()));
+   out_dtype, values.data());
 }
 
 }  // namespace assay

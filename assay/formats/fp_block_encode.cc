@@ -10,18 +10,59 @@ namespace assay {
 namespace HWY_NAMESPACE {
 
 // Bit patterns of non-negative floats order as integers, NaN above infinity above all others.
+using IntTag = hn::RebindToSigned<FloatTag>;
+using IntVec = hn::Vec<IntTag>;
+
+HWY_INLINE IntVec AbsMaxOfRun(const float* HWY_RESTRICT values, size_t count) {
+  const FloatTag d;
+  const IntTag di;
+  IntVec largest = hn::Zero(di);
+  for (size_t i = 0; i < count; i += hn::Lanes(d)) {
+    const WordVec bits = BitsOf(hn::LoadU(d, values + i));
+    largest = hn::Max(largest, hn::BitCast(di, hn::And(bits, Words(kAbsMask))));
+  }
+  return largest;
+}
+
+/// Lane-wise maximum of a vector's 128-bit parts.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE auto FoldTo128(D /*d*/, V v) {
+  if constexpr (hn::MaxLanes(D()) <= 4) {
+    return v;
+  } else {
+    const hn::Half<D> half;
+    return FoldTo128(half, hn::Max(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  }
+}
+
+/// One lane for each of four blocks. Interleaving two vectors and taking the maximum of the halves
+/// folds both at once: three such steps cost what folding one vector alone would.
+HWY_INLINE hn::Vec<hn::FixedTag<int32_t, 4>> FoldFour(IntVec a, IntVec b, IntVec c, IntVec e) {
+  const IntTag di;
+  const hn::Repartition<int64_t, IntTag> di64;
+  const IntVec ab = hn::Max(hn::InterleaveLower(di, a, b), hn::InterleaveUpper(di, a, b));
+  const IntVec ce = hn::Max(hn::InterleaveLower(di, c, e), hn::InterleaveUpper(di, c, e));
+  const auto ab64 = hn::BitCast(di64, ab);
+  const auto ce64 = hn::BitCast(di64, ce);
+  return FoldTo128(di, hn::Max(hn::BitCast(di, hn::InterleaveLower(di64, ab64, ce64)),
+                               hn::BitCast(di, hn::InterleaveUpper(di64, ab64, ce64))));
+}
+
 void AbsMaxOfBlocks(const float* HWY_RESTRICT values, size_t block, size_t num_blocks,
                     uint32_t* HWY_RESTRICT amax_bits) {
-  const FloatTag d;
-  const WordTag du;
-  const hn::RebindToSigned<FloatTag> di;
-  for (size_t b = 0; b < num_blocks; ++b) {
-    auto largest = hn::Zero(di);
-    for (size_t i = 0; i < block; i += hn::Lanes(d)) {
-      const WordVec bits = BitsOf(hn::LoadU(d, values + b * block + i));
-      largest = hn::Max(largest, hn::BitCast(di, hn::And(bits, Words(kAbsMask))));
-    }
-    amax_bits[b] = hn::GetLane(hn::BitCast(du, hn::MaxOfLanes(di, largest)));
+  const hn::FixedTag<uint32_t, 4> four_words;
+  size_t b = 0;
+  for (; b + 4 <= num_blocks; b += 4) {
+    const float* v = values + b * block;
+    const auto folded =
+        FoldFour(AbsMaxOfRun(v, block), AbsMaxOfRun(v + block, block),
+                 AbsMaxOfRun(v + 2 * block, block), AbsMaxOfRun(v + 3 * block, block));
+    hn::StoreU(hn::BitCast(four_words, folded), four_words, amax_bits + b);
+  }
+  for (; b < num_blocks; ++b) {
+    const IntTag di;
+    const auto largest = hn::MaxOfLanes(di, AbsMaxOfRun(values + b * block, block));
+    amax_bits[b] = static_cast<uint32_t>(hn::GetLane(largest));
   }
 }
 
@@ -43,31 +84,37 @@ struct RoundedQuotient {
   FloatVec post;
   HWY_INLINE FloatVec operator()(FloatVec value) const {
     FloatVec quotient = hn::Div(value, factor);
-    if constexpr (kRound == DType::kBF16) quotient = RoundToBF16Lanes(quotient);
-    if constexpr (kRound == DType::kF16) quotient = RoundToF16Lanes(quotient);
+    if constexpr (kRound == DType::kBF16)
+      quotient = RoundThrough<Element::kBF16>(FloatTag(), quotient);
+    if constexpr (kRound == DType::kF16)
+      quotient = RoundThrough<Element::kF16>(FloatTag(), quotient);
     return hn::Mul(quotient, post);
   }
 };
 
 // ---- roundings of e2m1 beside nearest even ----
 
-/// Magnitude code with ties toward zero: the number of decision thresholds below |q|.
+/// Magnitude code with ties toward zero. From 1 on an f32's exponent and upper mantissa bit, less
+/// the difference of the biases, are the code: adding all but half of what is cut off carries when
+/// it is more than half. Below 1 stand two thresholds. Requires q that is not NaN.
 HWY_INLINE WordVec MagnitudeTiesDown(FloatVec q) {
   const FloatTag d;
   const WordTag du;
-  const FloatVec a = FloatOf(hn::And(BitsOf(q), Words(kAbsMask)));
-  WordVec count = hn::Zero(du);
-  for (const float threshold : {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5.0f}) {
-    // A true mask is all ones: subtracting it adds one.
-    count =
-        hn::Sub(count, hn::VecFromMask(du, hn::RebindMask(du, hn::Gt(a, hn::Set(d, threshold)))));
-  }
-  return count;
+  const WordVec bits = hn::And(BitsOf(q), Words(kAbsMask));
+  const WordVec normal =
+      hn::Min(hn::ShiftRight<22>(hn::Add(bits, Words(0x1FFFFFu - (126u << 23)))), Words(7));
+  const FloatVec a = FloatOf(bits);
+  const auto above = [&](float threshold) HWY_ATTR {
+    const auto mask = hn::Gt(a, hn::Set(d, threshold));
+    return hn::IfThenElseZero(hn::RebindMask(du, mask), Words(1));
+  };
+  const auto below_one = hn::RebindMask(du, hn::Lt(a, hn::Set(d, 1.0f)));
+  return hn::IfThenElse(below_one, hn::Add(above(0.25f), above(0.75f)), normal);
 }
 
-template <class Element>
+template <class Code>
 struct NearestEven {
-  HWY_INLINE WordVec operator()(FloatVec q, FloatVec /*value*/) const { return Element::Encode(q); }
+  HWY_INLINE WordVec operator()(FloatVec q, FloatVec /*value*/) const { return Code::Encode(q); }
 };
 
 struct NearestEvenPlainZero {
@@ -75,7 +122,7 @@ struct NearestEvenPlainZero {
   HWY_INLINE WordVec operator()(FloatVec q, FloatVec /*value*/) const {
     const WordTag du;
     const auto negative = hn::RebindMask(du, hn::Lt(q, hn::Neg(underflow)));
-    return hn::Or(E2M1::EncodeMagnitude(q), hn::IfThenElseZero(negative, Words(8)));
+    return hn::Or(hn::And(E2M1::Encode(q), Words(7)), hn::IfThenElseZero(negative, Words(8)));
   }
 };
 
@@ -83,7 +130,7 @@ struct NearestEvenNegative {
   HWY_INLINE WordVec operator()(FloatVec q, FloatVec value) const {
     const WordTag du;
     const auto negative = hn::RebindMask(du, hn::Lt(value, hn::Zero(FloatTag())));
-    return hn::Or(E2M1::EncodeMagnitude(q), hn::IfThenElseZero(negative, Words(8)));
+    return hn::Or(hn::And(E2M1::Encode(q), Words(7)), hn::IfThenElseZero(negative, Words(8)));
   }
 };
 
@@ -167,11 +214,11 @@ void EncodeWithQuotient(const Round& round, const BlockQuotient& q, const float*
   }
 }
 
-template <class Element>
+template <class Code>
 void EncodeMultiplied(const float* values, size_t block, const float* factors, size_t num_blocks,
                       uint8_t* codes) {
   EncodeLoop(
-      NearestEven<Element>{}, [](FloatVec factor) HWY_ATTR { return MultiplyQuotient{factor}; },
+      NearestEven<Code>{}, [](FloatVec factor) HWY_ATTR { return MultiplyQuotient{factor}; },
       values, block, factors, num_blocks, codes);
 }
 
@@ -228,6 +275,14 @@ void RequireBlocks(int block, size_t num_values, size_t num_blocks) {
 }
 
 }  // namespace
+
+uint32_t AbsMaxBits(std::span<const float> values) {
+  if (values.size() % 16 != 0) ThrowInternal("{} values are no blocks of 16", values.size());
+  if (values.empty()) return 0;
+  uint32_t amax_bits = 0;
+  HWY_DYNAMIC_DISPATCH(AbsMaxOfBlocks)(values.data(), values.size(), 1, &amax_bits);
+  return amax_bits;
+}
 
 void BlockAbsMax(std::span<const float> values, int block, std::span<uint32_t> amax_bits) {
   RequireBlocks(block, values.size(), amax_bits.size());

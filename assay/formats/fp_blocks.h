@@ -62,6 +62,9 @@ struct BlockQuotient {
 /// Requires block 16 or 32, values.size() = block · amax_bits.size().
 void BlockAbsMax(std::span<const float> values, int block, std::span<uint32_t> amax_bits);
 
+/// The same of all values together. Requires a multiple of 16 of them.
+uint32_t AbsMaxBits(std::span<const float> values);
+
 /// Codes, one a byte. Accuracy: exact, the same on every instruction set.
 /// Requires block 16 or 32, values.size() = codes.size() = block · factors.size(); finite values.
 void EncodeBlocks(BlockElement element, ElementRounding rounding, const BlockQuotient& quotient,

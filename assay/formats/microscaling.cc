@@ -114,10 +114,8 @@ EncodedMatrix MicroscalingFormat::Encode(const MatrixView& matrix,
   const BlockQuotient quotient{.underflow = UnderflowOf(matrix.dtype())};
   const auto choose = [this](std::span<const uint32_t> amax_bits, std::span<uint8_t> scales,
                              std::span<float> factors) {
-    for (size_t b = 0; b < scales.size(); ++b) {
-      scales[b] = MxScaleByte(rule_, element(), amax_bits[b]);
-      factors[b] = InverseOfE8M0(scales[b]);
-    }
+    ChooseMxScales(rule_, element(), amax_bits, scales);
+    InverseScales(scales, factors);
   };
   EncodePlanes(matrix, options, RoundingOf(element(), producer_), quotient, choose, encoded);
   return encoded;

@@ -7,6 +7,7 @@
 #include "assay/base/error.h"
 #include "assay/formats/mx_scale_rules.h"
 #include "assay/formats/nvfp4.h"
+#include "assay/numeric/bulk.h"
 #include "assay/numeric/element.h"
 
 namespace assay {
@@ -86,8 +87,8 @@ EncodedMatrix MlxFpFormat::Encode(const MatrixView& matrix, const EncodeOptions&
                             std::span<float> factors) {
       for (size_t b = 0; b < scales.size(); ++b) {
         scales[b] = MxByte(std::bit_cast<float>(amax_bits[b]), element_max, source);
-        factors[b] = InverseOfE8M0(scales[b]);
       }
+      InverseScales(scales, factors);
     };
     EncodePlanes(matrix, options,
                  mode_ == MlxFpMode::kMxfp4 ? ElementRounding::kDownPlainZero
@@ -106,10 +107,10 @@ EncodedMatrix MlxFpFormat::Encode(const MatrixView& matrix, const EncodeOptions&
   const auto choose = [&](std::span<const uint32_t> amax_bits, std::span<uint8_t> scales,
                           std::span<float> factors) {
     for (size_t b = 0; b < scales.size(); ++b) {
-      const float r = RoundTo(source, std::bit_cast<float>(amax_bits[b]) / element_max);
-      scales[b] = FloatToE4M3AsMlx(r * enc);
-      factors[b] = E4M3ToFloat(scales[b]);
+      factors[b] = RoundTo(source, std::bit_cast<float>(amax_bits[b]) / element_max) * enc;
     }
+    RoundSaturating(Element::kE4M3, factors, std::as_writable_bytes(scales));
+    Widen(Element::kE4M3, std::as_bytes(scales), factors);
   };
   EncodePlanes(
       matrix, options, ElementRounding::kDownPlainZero,

@@ -8,15 +8,17 @@ namespace {
 
 constexpr uint32_t kMantissaMask = 0x7FFFFFu;
 
-/// Exponent fields count from 2^−127, as e8m0 bytes do: field − emax is the byte of ⌊log2 m⌋ −
-/// emax. (A subnormal m has field 0 and a true exponent of −127 or less: byte 0 in every rule.)
-uint8_t ClampByte(int byte) noexcept { return static_cast<uint8_t>(std::clamp(byte, 0, 254)); }
-
 int Field(uint32_t bits) noexcept { return static_cast<int>(bits >> 23); }
 
-/// Exponent field of m after adding half a unit of a mantissa of `mantissa_bits`.
-int RoundedField(uint32_t amax_bits, int mantissa_bits) noexcept {
-  return Field(amax_bits + (1u << (22 - mantissa_bits)));
+/// Scales of the rules ⌊log2 m'⌋ − emax, where m' is m with `added` put to its bits: fields count
+/// from 2^−127, as bytes do. (A subnormal m has field 0 for a true exponent of −127 or less; it may
+/// round up to field 1, which only an emax of 0 would leave above byte 0, and that has floor only.)
+void ChooseByField(std::span<const uint32_t> amax_bits, uint32_t added, int emax,
+                   std::span<uint8_t> scales) noexcept {
+  for (size_t i = 0; i < scales.size(); ++i) {
+    const int byte = static_cast<int>((amax_bits[i] + added) >> 23) - emax;
+    scales[i] = static_cast<uint8_t>(byte < 0 ? 0 : byte);
+  }
 }
 
 /// ⌈f32(log2 d)⌉ as a byte. For d = 2^n · (1 + j · 2^−23) the f32 result is n itself while
@@ -65,36 +67,39 @@ bool Defines(MxScaleRule rule, BlockElement element) noexcept {
   return rule != MxScaleRule::kCt || ct;
 }
 
-uint8_t CeilPowerOfTwoByte(float r) noexcept {
-  const uint32_t bits = std::bit_cast<uint32_t>(r);
-  const uint32_t mantissa = bits & kMantissaMask;
-  // Subnormals: 2^−127 has mantissa 0x400000, and only above it is the next power 2^−126.
-  if (bits >> 23 == 0) return mantissa > 0x400000u ? 1 : 0;
-  return ClampByte(Field(bits) + (mantissa != 0 ? 1 : 0));
-}
-
-uint8_t MxScaleByte(MxScaleRule rule, BlockElement element, uint32_t amax_bits) noexcept {
+void ChooseMxScales(MxScaleRule rule, BlockElement element, std::span<const uint32_t> amax_bits,
+                    std::span<uint8_t> scales) noexcept {
   const BlockElementFacts facts = FactsOf(element);
+  // Half a unit of a mantissa of so many bits.
+  const auto half_unit = [](int mantissa_bits) { return 1u << (22 - mantissa_bits); };
   switch (rule) {
     case MxScaleRule::kFloor:
-      return ClampByte(Field(amax_bits) - facts.emax);
+      return ChooseByField(amax_bits, 0, facts.emax, scales);
     case MxScaleRule::kCeil:
-      return ClampByte(Field(amax_bits) + ((amax_bits & kMantissaMask) != 0 ? 1 : 0) - facts.emax);
-    case MxScaleRule::kRCeil:
-      return CeilPowerOfTwoByte(std::bit_cast<float>(amax_bits) / facts.max);
-    case MxScaleRule::kRCeilLog2:
-      return ClampByte(CeilLog2Byte(std::bit_cast<float>(amax_bits) / facts.max));
+      return ChooseByField(amax_bits, kMantissaMask, facts.emax, scales);
     case MxScaleRule::kEven:
-      return ClampByte(RoundedField(amax_bits, facts.mantissa_bits) - facts.emax);
+      return ChooseByField(amax_bits, half_unit(facts.mantissa_bits), facts.emax, scales);
     case MxScaleRule::kCt:
-      return ClampByte(RoundedField(amax_bits, facts.bits == 6 ? 3 : 1) - facts.emax);
+      return ChooseByField(amax_bits, half_unit(facts.bits == 6 ? 3 : 1), facts.emax, scales);
+    case MxScaleRule::kRCeil:
+      for (size_t i = 0; i < scales.size(); ++i) {
+        scales[i] = CeilPowerOfTwoByte(std::bit_cast<float>(amax_bits[i]) / facts.max);
+      }
+      return;
+    case MxScaleRule::kRCeilLog2:
+      for (size_t i = 0; i < scales.size(); ++i) {
+        const int byte = CeilLog2Byte(std::bit_cast<float>(amax_bits[i]) / facts.max);
+        scales[i] = static_cast<uint8_t>(std::clamp(byte, 0, 254));
+      }
+      return;
   }
-  return 0;
 }
 
-float InverseOfE8M0(uint8_t byte) noexcept {
-  if (byte == 254) return 0x1p-127f;
-  return std::bit_cast<float>(static_cast<uint32_t>(254 - byte) << 23);
+void InverseScales(std::span<const uint8_t> scales, std::span<float> factors) noexcept {
+  for (size_t i = 0; i < scales.size(); ++i) {
+    const uint32_t field = 254u - scales[i];
+    factors[i] = std::bit_cast<float>(field == 0 ? 0x00400000u : field << 23);
+  }
 }
 
 }  // namespace assay

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "assay/base/error.h"
+#include "assay/numeric/bulk.h"
 #include "assay/numeric/element.h"
 
 namespace assay {
@@ -47,38 +48,65 @@ float RoundTo(DType dtype, float x) {
   return x;
 }
 
-/// What a block is encoded with: its scale byte, and the factor of the quotient.
-struct BlockScale {
-  uint8_t byte;
-  float factor;
-};
+using AmaxBits = std::span<const uint32_t>;
 
-BlockScale ModelOptScale(float amax, float tensor_scale) {
-  // A tensor scale of 0 leaves nothing to encode: every quotient is ±0.
-  if (tensor_scale == 0.0f) return {0x38, std::numeric_limits<float>::infinity()};
-  float scale = amax / (kElementMax * tensor_scale);
-  if (scale == 0.0f) scale = 1.0f;
-  const uint8_t byte = FloatToE4M3Saturating(std::clamp(scale, 0x1p-9f, kScaleMax));
-  const float divisor = E4M3ToFloat(byte) * tensor_scale;
-  return {byte, divisor == 0.0f ? std::numeric_limits<float>::infinity() : divisor};
+float MagnitudeOf(uint32_t amax_bits) noexcept { return std::bit_cast<float>(amax_bits); }
+
+/// Makes e4m3 bytes of positive scales and leaves in `scales` what the bytes stand for.
+void RoundScales(std::span<float> scales, std::span<uint8_t> bytes) {
+  RoundSaturating(Element::kE4M3, scales, std::as_writable_bytes(bytes));
+  Widen(Element::kE4M3, std::as_bytes(bytes), scales);
 }
 
-BlockScale CompressedTensorsScale(float amax, float global_scale, DType dtype) {
-  const float local = RoundTo(dtype, amax / kElementMax);
-  const float scale = std::min(global_scale * local, kScaleMax);
-  uint8_t byte = FloatToE4M3Saturating(scale);
-  if (byte == 0) byte = 0x20;  // 0.125
-  return {byte, E4M3ToFloat(byte) / global_scale};
+// Each fills the scale bytes, and the factors that values are divided or multiplied by.
+
+void ChooseModelOpt(AmaxBits amax, float tensor_scale, std::span<uint8_t> bytes,
+                    std::span<float> factors) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  if (tensor_scale == 0.0f) {  // nothing to encode: every quotient is ±0
+    std::ranges::fill(bytes, uint8_t{0x38});
+    std::ranges::fill(factors, kInfinity);
+    return;
+  }
+  const float unit = kElementMax * tensor_scale;
+  for (size_t b = 0; b < factors.size(); ++b) {
+    float scale = MagnitudeOf(amax[b]) / unit;
+    scale = scale == 0.0f ? 1.0f : scale;
+    scale = scale < 0x1p-9f ? 0x1p-9f : scale;
+    factors[b] = scale > kScaleMax ? kScaleMax : scale;
+  }
+  RoundScales(factors, bytes);
+  for (float& factor : factors) {
+    factor *= tensor_scale;
+    factor = factor == 0.0f ? kInfinity : factor;
+  }
 }
 
-BlockScale TorchaoScale(float amax, float tensor_scale) {
-  if (tensor_scale == 0.0f) return {0x08, 0.0f};
-  const float scale = (amax / kElementMax) / tensor_scale;
-  const uint8_t byte = FloatToE4M3Saturating(std::clamp(scale, 0x1p-6f, kScaleMax));
+void ChooseCompressedTensors(AmaxBits amax, float global_scale, DType dtype,
+                             std::span<uint8_t> bytes, std::span<float> factors) {
+  for (size_t b = 0; b < factors.size(); ++b) {
+    const float scale = global_scale * RoundTo(dtype, MagnitudeOf(amax[b]) / kElementMax);
+    // What rounds to zero, 2^−10 and below, takes 0.125.
+    factors[b] = scale <= 0x1p-10f ? 0.125f : scale;
+  }
+  RoundScales(factors, bytes);
+  for (float& factor : factors) factor /= global_scale;
+}
+
+void ChooseTorchao(AmaxBits amax, float tensor_scale, std::span<uint8_t> bytes,
+                   std::span<float> factors) {
   const float reciprocal = 1.0f / tensor_scale;
-  // 1 / p overflows only for subnormal p; 0 · ∞ would be NaN.
-  if (std::isinf(reciprocal)) return {byte, 0.0f};
-  return {byte, reciprocal / E4M3ToFloat(byte)};
+  if (std::isinf(reciprocal)) {  // zero or so small that 0 · ∞ would come out
+    std::ranges::fill(bytes, uint8_t{0x08});
+    std::ranges::fill(factors, 0.0f);
+    return;
+  }
+  for (size_t b = 0; b < factors.size(); ++b) {
+    const float scale = (MagnitudeOf(amax[b]) / kElementMax) / tensor_scale;
+    factors[b] = scale < 0x1p-6f ? 0x1p-6f : scale;
+  }
+  RoundScales(factors, bytes);
+  for (float& factor : factors) factor = reciprocal / factor;
 }
 
 /// compressed-tensors takes a reciprocal and a product, each rounded to the dtype of the weight.
@@ -177,23 +205,15 @@ EncodedMatrix Nvfp4Format::Encode(const MatrixView& matrix, const EncodeOptions&
   if (encoded.planes.size() > 2) {
     encoded.planes[2].tensor.mutable_as<float>()[0] = tensor_scale;
   }
-  const auto choose = [&](std::span<const uint32_t> amax_bits, std::span<uint8_t> scales,
-                          std::span<float> factors) {
-    const auto fill = [&](const auto& scale_of) {
-      for (size_t b = 0; b < scales.size(); ++b) {
-        const BlockScale scale = scale_of(std::bit_cast<float>(amax_bits[b]));
-        scales[b] = scale.byte;
-        factors[b] = scale.factor;
-      }
-    };
+  const auto choose = [&](AmaxBits amax, std::span<uint8_t> scales, std::span<float> factors) {
     switch (producer_) {
       case Nvfp4Producer::kModelOpt:
-        return fill([&](float amax) { return ModelOptScale(amax, tensor_scale); });
+        return ChooseModelOpt(amax, tensor_scale, scales, factors);
       case Nvfp4Producer::kCompressedTensors:
-        return fill([&](float amax) { return CompressedTensorsScale(amax, tensor_scale, source); });
+        return ChooseCompressedTensors(amax, tensor_scale, source, scales, factors);
       case Nvfp4Producer::kTorchao:
       case Nvfp4Producer::kTorchaoOneLevel:
-        return fill([&](float amax) { return TorchaoScale(amax, tensor_scale); });
+        return ChooseTorchao(amax, tensor_scale, scales, factors);
     }
   };
   const bool divides = ct || producer_ == Nvfp4Producer::kModelOpt;

@@ -6,6 +6,7 @@
 #include "assay/base/checked.h"
 #include "assay/base/parallel.h"
 #include "assay/kernels/affine_kernels.h"
+#include "assay/kernels/block_kernels.h"
 #include "assay/kernels/plain_gemv.h"
 
 namespace assay {
@@ -15,6 +16,7 @@ namespace {
 constexpr std::array kFamilies = {
     &kPlainKernels,
     &kAffineKernels,
+    &kBlockKernels,
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -74,6 +75,18 @@ TEST(NormalGenerator, HasTheMomentsOfItsDistribution) {
   EXPECT_NEAR(sum / kCount, 0, kError);
   EXPECT_NEAR(square / kCount, 1, kError * std::sqrt(2.0));
   EXPECT_NEAR(fourth / kCount, 3, kError * std::sqrt(96.0));
+}
+
+TEST(NormalGenerator, GivesThePinnedBitsOfAnIndependentImplementation) {
+  // CPython's statistics.NormalDist().inv_cdf on the same quantiles.
+  constexpr uint32_t kSeed0[] = {0x3F9889AB, 0xBE309FFF, 0xBFF7CEE4, 0x3FF26BDE,
+                                 0xBF9F8344, 0xBEE505C4, 0xBF7061AB, 0x3F3E737D};
+  constexpr uint32_t kSeed1[] = {0x3E2BA65F, 0x3F294944, 0x3FF2A798, 0xBE0F48C5,
+                                 0xBE0F877D, 0x3F373471, 0x3F94B700, 0x3D6CF760};
+  NormalGenerator zero(0);
+  for (const uint32_t bits : kSeed0) EXPECT_EQ(std::bit_cast<uint32_t>(zero.Next()), bits);
+  NormalGenerator one(1);
+  for (const uint32_t bits : kSeed1) EXPECT_EQ(std::bit_cast<uint32_t>(one.Next()), bits);
 }
 
 TEST(NormalGenerator, FillIsNextRepeatedOnAnyNumberOfThreads) {

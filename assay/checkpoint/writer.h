@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "assay/checkpoint/safetensors_layout.h"
+
+namespace assay {
+
+/// One file of a sharded model.
+struct ShardPlan {
+  std::string file_name;
+  std::vector<TensorSpec> tensors;
+  std::map<std::string, std::string> metadata;  ///< `__metadata__`; left out when empty
+};
+
+/// Spreads tensors over shards in the order given, each as full as `max_shard_bytes` allows (a
+/// larger tensor gets its own). One shard is called "model.safetensors", several
+/// "model-00001-of-00005.safetensors". Requires max_shard_bytes > 0.
+std::vector<ShardPlan> PlanShards(std::vector<TensorSpec> tensors, int64_t max_shard_bytes,
+                                  const std::map<std::string, std::string>& metadata = {});
+
+/// "model.safetensors.index.json" of a folder that is written.
+struct IndexOptions {
+  /// Also for a single shard.
+  bool always = false;
+  /// The "metadata" object as it shall be; null: {"total_size": bytes of all tensors}, and
+  /// "total_parameters" when given.
+  nlohmann::json metadata = nullptr;
+  std::optional<int64_t> total_parameters;
+  int indent = 2;
+};
+
+/// Writes safetensors files whose tensors are known before their bytes: one file, or a folder of
+/// shards with an index and side files.
+/// Why:     a model is larger than memory; bytes come in any order, in pieces, from any thread, and
+///          each goes straight to its place.
+/// Errors:  the output appears at Commit, whole, or not at all (see OutputFile, OutputFolder). Disk
+///          space is taken when the writer is made: a full disk shows before the work.
+/// Threads: Write may be called from several threads at once.
+class SafetensorsWriter {
+ public:
+  /// One file. Errors: input.
+  static std::unique_ptr<SafetensorsWriter> ToFile(
+      const std::string& path, std::vector<TensorSpec> tensors,
+      const std::map<std::string, std::string>& metadata = {}, const SafetensorsStyle& style = {});
+
+  /// A folder. Errors: usage when something but an empty folder stands at `path`; input.
+  static std::unique_ptr<SafetensorsWriter> ToFolder(const std::string& path,
+                                                     std::vector<ShardPlan> shards,
+                                                     const IndexOptions& index = {},
+                                                     const SafetensorsStyle& style = {});
+  ~SafetensorsWriter();
+
+  /// The bytes of a tensor from byte `offset` of it. Errors: internal for a tensor or a range that
+  /// was not announced; input.
+  void Write(std::string_view tensor, std::span<const std::byte> bytes, int64_t offset = 0);
+
+  /// Further files of the folder ("config.json"). Requires: made by ToFolder, a plain file name
+  /// that is not used yet. Errors: internal; input.
+  void AddFile(const std::string& name, std::string_view content);
+  /// The same from another file, links followed.
+  void CopyFile(const std::string& name, const std::string& source_path);
+
+  /// Call once, after every byte was written. Errors: internal when bytes are missing; input.
+  void Commit();
+
+ private:
+  struct State;
+  explicit SafetensorsWriter(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace assay

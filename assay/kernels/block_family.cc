@@ -1,0 +1,87 @@
+#include <array>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "assay/formats/block_format.h"
+#include "assay/kernels/block_digits.h"
+#include "assay/kernels/block_kernels.h"
+#include "assay/numeric/element.h"
+
+namespace assay {
+namespace {
+
+const BlockFormat* AsBlock(const EncodedMatrix& weight) {
+  return dynamic_cast<const BlockFormat*>(weight.format.get());
+}
+
+std::array<bool, 256> BytesInUse(std::span<const std::byte> scales) {
+  std::array<bool, 256> used{};
+  for (const std::byte scale : scales) used[static_cast<size_t>(scale)] = true;
+  return used;
+}
+
+/// Nothing when some scale in use is of neither kind: zero exponents, NaN, signs.
+std::optional<BlockScales> ScalesOf(const BlockFormat::ScaleValues& table,
+                                    const std::array<bool, 256>& used) {
+  constexpr size_t kOne = 127;  // e8m0
+  bool e8m0 = !used[0] && !used[255] && table[kOne] == 1.0f;
+  for (size_t b = 1; b < 255 && e8m0; ++b) {
+    e8m0 = !used[b] || table[b] == E8M0ToFloat(static_cast<uint8_t>(b));
+  }
+  if (e8m0) return BlockScales{BlockScaleKind::kE8M0, 1.0f};
+  constexpr size_t kE4M3One = 0x38;
+  const float factor = table[kE4M3One];
+  if (!std::isnormal(factor)) return std::nullopt;
+  for (size_t b = 0; b < 256; ++b) {
+    if (!used[b]) continue;
+    if (b >= 0x7F) return std::nullopt;
+    const float expected = E4M3ToFloat(static_cast<uint8_t>(b)) * factor;
+    if (std::fabs(table[b] - expected) > 0x1p-22f * std::fabs(expected)) return std::nullopt;
+  }
+  return BlockScales{BlockScaleKind::kE4M3, factor};
+}
+
+/// True when rounding to the checkpoint's dtype changes no decoded value: element · scale of bf16
+/// formats with power-of-two scales.
+bool RoundingIsIdentity(const EncodedMatrix& weight, const BlockFormat& format,
+                        const BlockFormat::ScaleValues& table, const std::array<bool, 256>& used) {
+  if (weight.dtype == DType::kF32) return true;
+  const BlockElementFacts facts = FactsOf(format.element());
+  // Values are integers below 2^(mantissa_bits + 1) times a power of two of the element.
+  for (size_t b = 0; b < 256; ++b) {
+    if (!used[b]) continue;
+    int exponent = 0;
+    if (!std::isfinite(table[b]) || std::frexp(table[b], &exponent) != 0.5f) return false;
+    const bool bf16 = weight.dtype == DType::kBF16;
+    const int largest = exponent + facts.emax + 1;
+    const int smallest = exponent - 1 - 16 - facts.mantissa_bits;
+    if (facts.mantissa_bits > 7 || largest > (bf16 ? 127 : 15) || smallest < (bf16 ? -126 : -14)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void AddKernels(const KernelRequest& request,
+                std::vector<std::unique_ptr<ProductKernel>>& kernels) {
+  const BlockFormat* format = AsBlock(request.weight);
+  if (format == nullptr) return;
+  const auto table = format->ScaleTable(request.weight, request.rounding);
+  const auto used = BytesInUse(request.weight.Get("scales").bytes());
+  if (request.rounding == DecodeRounding::kCheckpoint &&
+      !RoundingIsIdentity(request.weight, *format, table, used)) {
+    return;
+  }
+  const auto scales = ScalesOf(table, used);
+  if (!scales) return;
+  if (auto kernel = MakeBlockDigits(request.weight, *format, *scales, request.a8)) {
+    kernels.push_back(std::move(kernel));
+  }
+}
+
+}  // namespace
+
+const KernelFamily kBlockKernels = {.name = "block", .add_kernels = AddKernels};
+
+}  // namespace assay

@@ -1,0 +1,433 @@
+#pragma once
+
+// Products of integer codes with x written as signed base-256 digits, AVX-512 VNNI. Included by the
+// files that instantiate it.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "assay/base/aligned_buffer.h"
+#include "assay/base/checked.h"
+#include "assay/base/parallel.h"
+#include "assay/kernels/kernel_family.h"
+#include "assay/kernels/round_activations.h"
+#include "assay/kernels/simd_avx512.h"
+
+namespace assay {
+namespace {
+
+/// Distance of the code stream's prefetch: some 100 lines must be in flight per core, and a kernel
+/// of 25 instructions a line sees only 20 of them itself.
+constexpr int64_t kPrefetchBytes = 6144;
+
+/// Planes of one weight, row-major.
+struct CodePlanes {
+  const std::byte* codes;
+  const std::byte* scales;
+  const std::byte* biases;  ///< null when the format has none
+  int64_t rows;
+  int64_t cols;
+  int64_t row_bytes;  ///< of codes
+  int64_t groups;     ///< per row
+  float factor;       ///< what the sum over a row is multiplied by
+};
+
+/// x of one call. Per unit of Codes::kCodes columns: kDigits × kVectors × 64 bytes of digits, most
+/// significant digit first; then 16 f32, the scale of each int32 lane's x; with an offset, 16
+/// int32: what the offset of the codes adds to each lane.
+struct DigitsOfX {
+  AlignedBuffer<std::byte> units;
+  AlignedBuffer<float> sums;  ///< Σ x of each group, padded with zeros to 16
+};
+
+template <typename Codes, int kDigits>
+constexpr int64_t UnitStride() {
+  return int64_t{64} *
+         (static_cast<int64_t>(Codes::kVectors) * kDigits + 1 + (Codes::kOffset != 0 ? 1 : 0));
+}
+
+/// Column inside the unit → byte of the digit vectors: column kVectors · b + v is byte b of vector
+/// v, so that lane l holds the columns 4 · kVectors · l ….
+///
+/// `group`: columns that share a scale of x; the last one may be short. False when a group is not
+/// finite or its absmax is so small that its scale would lose bits.
+template <typename Codes, int kDigits>
+bool PrepareDigits(const float* x, int64_t cols, int64_t group, DigitsOfX& out) {
+  constexpr int64_t kStride = UnitStride<Codes, kDigits>();
+  constexpr auto kVectors = static_cast<int64_t>(Codes::kVectors);
+  constexpr int64_t kLaneCodes = 4 * kVectors;
+  const int64_t units = CeilDiv<int64_t>(cols, Codes::kCodes);
+  out.units.Resize(static_cast<size_t>(units * kStride));
+  std::memset(out.units.data(), 0, out.units.size());
+  const int64_t groups = CeilDiv(cols, group);
+  out.sums.Resize(static_cast<size_t>(CeilDiv<int64_t>(groups, 16) * 16));
+  std::fill_n(out.sums.data(), out.sums.size(), 0.0f);
+  for (int64_t g = 0; g < groups; ++g) {
+    const float* values = x + g * group;
+    const int64_t count = std::min(group, cols - g * group);
+    float largest = 0;
+    bool finite = true;
+    for (int64_t i = 0; i < count; ++i) {
+      const float magnitude = std::fabs(values[i]);
+      finite = finite && magnitude <= 3.0e38f;
+      largest = largest < magnitude ? magnitude : largest;
+    }
+    if (!finite || (largest != 0 && largest < kMinA8AbsMax)) return false;
+    if (largest == 0) continue;
+    const float scale = kDigits == 1
+                            ? largest / 127.0f
+                            : static_cast<float>(static_cast<double>(largest) / Codes::kXScale);
+    const double inverse = Codes::kXScale / static_cast<double>(largest);
+    std::array<int32_t, 128> integers;
+    double sum = 0;
+    for (int64_t i = 0; i < count; ++i) {
+      const auto at = static_cast<size_t>(i);
+      if constexpr (kDigits == 1) {
+        integers[at] = static_cast<int32_t>(std::nearbyint(values[i] / scale));
+        sum += static_cast<double>(static_cast<float>(integers[at]) * scale);
+      } else {
+        integers[at] =
+            static_cast<int32_t>(std::nearbyint(static_cast<double>(values[i]) * inverse));
+        sum += static_cast<double>(values[i]);
+      }
+    }
+    out.sums[static_cast<size_t>(g)] = static_cast<float>(sum);
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t in_unit = (g * group + i) % Codes::kCodes;
+      std::byte* unit = out.units.data() + (g * group + i) / Codes::kCodes * kStride;
+      std::byte* digit_at = unit + in_unit % kVectors * 64 + in_unit / kVectors;
+      int32_t rest = integers[static_cast<size_t>(i)];
+      for (int64_t d = kDigits - 1; d >= 0; --d) {
+        const auto digit = static_cast<int8_t>(rest & 0xFF);
+        rest = (rest - digit) >> 8;
+        digit_at[d * kVectors * 64] = static_cast<std::byte>(digit);
+      }
+    }
+    for (int64_t i = 0; i < count; i += kLaneCodes) {
+      const int64_t lane = (g * group + i) % Codes::kCodes / kLaneCodes;
+      std::byte* scales =
+          out.units.data() + (g * group + i) / Codes::kCodes * kStride + kVectors * kDigits * 64;
+      std::memcpy(scales + lane * 4, &scale, sizeof(scale));
+      if constexpr (Codes::kOffset != 0) {
+        int32_t offset = 0;
+        for (int64_t j = i; j < std::min(i + kLaneCodes, count); ++j) {
+          offset += Codes::kOffset * integers[static_cast<size_t>(j)];
+        }
+        std::memcpy(scales + 64 + lane * 4, &offset, sizeof(offset));
+      }
+    }
+  }
+  return true;
+}
+
+ASSAY_AVX512_BEGIN
+
+/// Each qword takes the kBits bytes that its 8 codes lie in.
+template <int kBits>
+inline __m512i SpreadIndex() {
+  alignas(64) std::array<uint8_t, 64> index{};
+  for (size_t i = 0; i < 64; ++i) {
+    const size_t byte = i % 8;
+    index[i] = static_cast<uint8_t>(i / 8 * kBits + (byte < kBits ? byte : 0));
+  }
+  return _mm512_load_si512(index.data());
+}
+
+template <int kBits>
+inline __m512i ShiftCounts() {
+  uint64_t counts = 0;
+  for (uint64_t i = 0; i < 8; ++i) counts |= (i * kBits) << (8 * i);
+  return _mm512_set1_epi64(static_cast<int64_t>(counts));
+}
+
+/// Stored scales of T as f32: 16 of them, or kGroups of them spread over the lanes.
+struct BF16Scales {
+  static constexpr int64_t kBytes = 2;
+
+  template <int kGroups>
+  static __m512 Spread(const std::byte* p) {
+    constexpr __mmask32 kHigh = 0xAAAAAAAAu;
+    if constexpr (kGroups == 1) {
+      int16_t value;
+      std::memcpy(&value, p, sizeof(value));
+      return _mm512_castsi512_ps(_mm512_maskz_set1_epi16(kHigh, value));
+    } else {
+      constexpr int kLanes = 16 / kGroups;
+      alignas(64) std::array<uint16_t, 32> index{};
+      for (size_t i = 0; i < 32; ++i) index[i] = static_cast<uint16_t>(i / 2 / kLanes);
+      __m512i words;
+      if constexpr (kGroups == 2) {
+        int32_t value;
+        std::memcpy(&value, p, sizeof(value));
+        words = _mm512_set1_epi32(value);
+      } else if constexpr (kGroups == 4) {
+        int64_t value;
+        std::memcpy(&value, p, sizeof(value));
+        words = _mm512_set1_epi64(value);
+      } else {
+        words = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+      }
+      return _mm512_castsi512_ps(
+          _mm512_maskz_permutexvar_epi16(kHigh, _mm512_load_si512(index.data()), words));
+    }
+  }
+
+  static __m512 Load16(const std::byte* p, __mmask16 mask) {
+    const __m256i words = _mm256_maskz_loadu_epi16(mask, p);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words), 16));
+  }
+};
+
+struct F16Scales {
+  static constexpr int64_t kBytes = 2;
+
+  template <int kGroups>
+  static __m512 Spread(const std::byte* p) {
+    alignas(64) std::array<int32_t, 16> index{};
+    for (size_t i = 0; i < 16; ++i) index[i] = static_cast<int32_t>(i) / (16 / kGroups);
+    const __m128i words = _mm_maskz_loadu_epi16((1u << kGroups) - 1, p);
+    return _mm512_permutexvar_ps(_mm512_load_si512(index.data()),
+                                 _mm512_castps256_ps512(_mm256_cvtph_ps(words)));
+  }
+
+  static __m512 Load16(const std::byte* p, __mmask16 mask) {
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, p));
+  }
+};
+
+struct F32Scales {
+  static constexpr int64_t kBytes = 4;
+
+  template <int kGroups>
+  static __m512 Spread(const std::byte* p) {
+    alignas(64) std::array<int32_t, 16> index{};
+    for (size_t i = 0; i < 16; ++i) index[i] = static_cast<int32_t>(i) / (16 / kGroups);
+    return _mm512_permutexvar_ps(_mm512_load_si512(index.data()),
+                                 _mm512_maskz_loadu_ps((1u << kGroups) - 1, p));
+  }
+
+  static __m512 Load16(const std::byte* p, __mmask16 mask) {
+    return _mm512_maskz_loadu_ps(mask, p);
+  }
+};
+
+/// One byte a scale: 2^(byte − 127). Requires bytes 1…254.
+struct E8M0Scales {
+  static constexpr int64_t kBytes = 1;
+
+  template <int kGroups>
+  static __m512 Spread(const std::byte* p) {
+    alignas(64) std::array<uint8_t, 64> index{};
+    for (size_t i = 0; i < 64; ++i) index[i] = static_cast<uint8_t>(i / 4 / (16 / kGroups));
+    constexpr __mmask64 kThirdBytes = 0x4444444444444444u;
+    const __m512i placed = _mm512_maskz_permutexvar_epi8(
+        kThirdBytes, _mm512_load_si512(index.data()), BroadcastBytes<kGroups>(p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(placed, 7));
+  }
+
+  template <int kGroups>
+  static __m512i BroadcastBytes(const std::byte* p) {
+    if constexpr (kGroups == 1) {
+      return _mm512_set1_epi8(static_cast<char>(*p));
+    } else if constexpr (kGroups == 2) {
+      int16_t value;
+      std::memcpy(&value, p, sizeof(value));
+      return _mm512_set1_epi16(value);
+    } else if constexpr (kGroups == 4) {
+      int32_t value;
+      std::memcpy(&value, p, sizeof(value));
+      return _mm512_set1_epi32(value);
+    } else {
+      int64_t value;
+      std::memcpy(&value, p, sizeof(value));
+      return _mm512_set1_epi64(value);
+    }
+  }
+};
+
+/// One byte a scale: e4m3 times 2^-8, by way of f16, which holds its subnormals.
+/// Requires bytes 0…0x7E (no sign, no NaN).
+struct E4M3Scales {
+  static constexpr int64_t kBytes = 1;
+  static constexpr float kFactor = 256.0f;
+
+  template <int kGroups>
+  static __m512 Spread(const std::byte* p) {
+    alignas(32) std::array<uint8_t, 32> index{};
+    for (size_t i = 0; i < 32; ++i) index[i] = static_cast<uint8_t>(i / 2 / (16 / kGroups));
+    constexpr __mmask32 kHighBytes = 0xAAAAAAAAu;
+    const __m256i bytes = _mm512_castsi512_si256(E8M0Scales::BroadcastBytes<kGroups>(p));
+    const __m256i words = _mm256_maskz_permutexvar_epi8(
+        kHighBytes, _mm256_load_si256(reinterpret_cast<const __m256i*>(index.data())), bytes);
+    return _mm512_cvtph_ps(_mm256_srli_epi16(words, 1));
+  }
+};
+
+/// Rows of codes times x: y[n] = factor · Σ_groups scale · (codes · x) + bias · Σx.
+template <typename Codes, int kGroup, int kDigits, typename Scales, bool kBiases>
+struct DigitsKernel {
+  static constexpr size_t kVectors = Codes::kVectors;
+  static constexpr int kGroupsPerUnit = Codes::kCodes > kGroup ? Codes::kCodes / kGroup : 1;
+  static constexpr int64_t kStride = UnitStride<Codes, kDigits>();
+
+  /// (codes · x) of each lane in f32, times its scale of x.
+  static __m512 Dot(const __m512i (&codes)[kVectors], const std::byte* x) {
+    __m512i sum = _mm512_setzero_si512();
+    for (size_t d = 0; d < kDigits; ++d) {
+      if (d != 0) sum = _mm512_slli_epi32(sum, 8);
+      for (size_t v = 0; v < kVectors; ++v) {
+        sum = _mm512_dpbusd_epi32(sum, codes[v], _mm512_load_si512(x + (d * kVectors + v) * 64));
+      }
+    }
+    const std::byte* scales = x + kVectors * kDigits * 64;
+    if constexpr (Codes::kOffset != 0) {
+      sum = _mm512_sub_epi32(sum, _mm512_load_si512(scales + 64));
+    }
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(sum),
+                         _mm512_load_ps(reinterpret_cast<const float*>(scales)));
+  }
+
+  template <size_t kRows>
+  static void Block(const CodePlanes& w, const Codes& unpack, const DigitsOfX& x, int64_t row,
+                    float* y) {
+    const int64_t scale_row = w.groups * Scales::kBytes;
+    const std::byte* codes = w.codes + row * w.row_bytes;
+    const std::byte* scales = w.scales + row * scale_row;
+    const std::byte* biases = kBiases ? w.biases + row * scale_row : nullptr;
+    // The small planes: the lines of the row that the code stream's prefetch is in.
+    const int64_t ahead = (kPrefetchBytes / w.row_bytes + 1) * scale_row;
+    for (int64_t b = 0; b < scale_row * static_cast<int64_t>(kRows); b += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(scales + ahead + b), _MM_HINT_T0);
+      if constexpr (kBiases) {
+        _mm_prefetch(reinterpret_cast<const char*>(biases + ahead + b), _MM_HINT_T0);
+      }
+    }
+    __m512 sums[kRows];
+    for (__m512& sum : sums) sum = _mm512_setzero_ps();
+    const int64_t units = w.cols / Codes::kCodes;
+    const std::byte* x_unit = x.units.data();
+    const auto add = [&](size_t r, const std::byte* scale_at, __m512i packed) {
+      __m512i unpacked[kVectors];
+      unpack(packed, unpacked);
+      sums[r] = _mm512_fmadd_ps(Dot(unpacked, x_unit),
+                                Scales::template Spread<kGroupsPerUnit>(scale_at), sums[r]);
+    };
+    for (int64_t u = 0; u < units; ++u, x_unit += kStride) {
+      const int64_t group = u * Codes::kCodes / kGroup;
+      for (size_t r = 0; r < kRows; ++r) {
+        const auto row_index = static_cast<int64_t>(r);
+        const std::byte* at = codes + row_index * w.row_bytes + u * Codes::kBytes;
+        _mm_prefetch(reinterpret_cast<const char*>(at + kPrefetchBytes), _MM_HINT_T0);
+        add(r, scales + row_index * scale_row + group * Scales::kBytes,
+            Codes::kBytes == 64
+                ? _mm512_loadu_si512(at)
+                : _mm512_maskz_loadu_epi8((__mmask64{1} << (Codes::kBytes % 64)) - 1, at));
+      }
+    }
+    if (const int64_t rest = w.cols - units * Codes::kCodes; rest > 0) {
+      const __mmask64 load = (__mmask64{1} << (rest * Codes::kBytes / Codes::kCodes)) - 1;
+      const int64_t group = units * Codes::kCodes / kGroup;
+      for (size_t r = 0; r < kRows; ++r) {
+        const auto row_index = static_cast<int64_t>(r);
+        std::array<std::byte, 64> tail_scales{};
+        std::memcpy(tail_scales.data(), scales + row_index * scale_row + group * Scales::kBytes,
+                    static_cast<size_t>((w.groups - group) * Scales::kBytes));
+        add(r, tail_scales.data(),
+            _mm512_maskz_loadu_epi8(load, codes + row_index * w.row_bytes + units * Codes::kBytes));
+      }
+    }
+    if constexpr (kBiases) {
+      for (int64_t g = 0; g < w.groups; g += 16) {
+        const int64_t left = w.groups - g;
+        const auto mask = static_cast<__mmask16>(left >= 16 ? 0xFFFF : (1 << left) - 1);
+        const __m512 x_sums = _mm512_load_ps(x.sums.data() + g);
+        for (size_t r = 0; r < kRows; ++r) {
+          const std::byte* at = biases + static_cast<int64_t>(r) * scale_row + g * Scales::kBytes;
+          sums[r] = _mm512_fmadd_ps(Scales::Load16(at, mask), x_sums, sums[r]);
+        }
+      }
+    }
+    for (size_t r = 0; r < kRows; ++r) {
+      y[row + static_cast<int64_t>(r)] = _mm512_reduce_add_ps(sums[r]) * w.factor;
+    }
+  }
+
+  static void Rows(const CodePlanes& w, const DigitsOfX& x, int64_t first, int64_t last, float* y) {
+    const Codes unpack;
+    // x beyond the first-level cache: two rows share each load of it.
+    constexpr int64_t kCacheBytes = 40 << 10;
+    if (static_cast<int64_t>(x.units.size()) > kCacheBytes) {
+      for (; first + 2 <= last; first += 2) Block<2>(w, unpack, x, first, y);
+    }
+    for (; first < last; ++first) Block<1>(w, unpack, x, first, y);
+  }
+};
+
+ASSAY_AVX512_END
+
+/// One instantiation: how x is laid out for it, and its rows.
+struct DigitsEntry {
+  bool (*prepare)(const float* x, int64_t cols, int64_t group, DigitsOfX& out) = nullptr;
+  void (*rows)(const CodePlanes& w, const DigitsOfX& x, int64_t first, int64_t last,
+               float* y) = nullptr;
+  double x_scale = 0;  ///< Codes::kXScale
+  int unit_codes = 0;  ///< Codes::kCodes
+};
+
+template <typename Codes, int kGroup, int kDigits, typename Scales, bool kBiases>
+constexpr DigitsEntry MakeDigitsEntry() {
+  return {PrepareDigits<Codes, kDigits>,
+          DigitsKernel<Codes, kGroup, kDigits, Scales, kBiases>::Rows, Codes::kXScale,
+          Codes::kCodes};
+}
+
+class DigitsProduct final : public ProductKernel {
+ public:
+  /// `x_group`: columns that share a scale of x. `what`: for the name, "affine4 codes".
+  DigitsProduct(const EncodedMatrix& weight, const CodePlanes& planes, const DigitsEntry& entry,
+                int64_t x_group, bool a8, std::string what)
+      : weight_(weight),
+        planes_(planes),
+        entry_(entry),
+        x_group_(x_group),
+        a8_(a8),
+        what_(std::move(what)) {}
+
+  std::string Name() const override {
+    return fmt::format("{} times {}, AVX-512 VNNI", what_, a8_ ? "int8 x" : "x in 3 int8 digits");
+  }
+
+  Accuracy Bound() const override {
+    // Units of a row, groups / 16, lanes, scales; the weight's own two roundings.
+    const double chain = static_cast<double>(weight_.cols) / entry_.unit_codes + 24;
+    // The digits leave half a step of absmax / scale.
+    const double digits = a8_ ? 0 : 0.5 / entry_.x_scale;
+    return {false, chain * 0x1p-24 + digits, x_group_,
+            fmt::format("(K/{} + 24) · 2^-24{}", entry_.unit_codes,
+                        a8_ ? "" : fmt::format(" + {:.2g}", digits))};
+  }
+
+  bool Run(const Activations& x, float* y) override {
+    if (x.num_rows() != 1) return false;
+    if (!entry_.prepare(x.F32(), weight_.cols, x_group_, x_)) return false;
+    ParallelFor(0, weight_.rows, RowGrain(weight_.rows, 2),
+                [&](int64_t first, int64_t last) { entry_.rows(planes_, x_, first, last, y); });
+    return true;
+  }
+
+ private:
+  EncodedMatrix weight_;
+  CodePlanes planes_;
+  DigitsEntry entry_;
+  int64_t x_group_;
+  bool a8_;
+  std::string what_;
+  DigitsOfX x_;
+};
+
+}  // namespace
+}  // namespace assay
