@@ -9,6 +9,7 @@
 #include "assay/formats/affine.h"
 #include "assay/formats/checkpoint_form.h"
 #include "assay/formats/fp8_block.h"
+#include "assay/formats/deepseek_cache.h"
 #include "assay/formats/microscaling.h"
 #include "assay/formats/mlx_fp.h"
 #include "assay/formats/nvfp4.h"
@@ -26,6 +27,7 @@ constexpr std::array kFamilies = {
     &kNvfp4Family,
     &kMlxFpFamily,
     &kFp8BlockFamily,
+    &kDeepSeekCacheFamily,
     &kPacked12Family,
 };
 
