@@ -8,8 +8,8 @@
 #include "assay/base/nearest.h"
 #include "assay/formats/affine.h"
 #include "assay/formats/checkpoint_form.h"
-#include "assay/formats/fp8_block.h"
 #include "assay/formats/deepseek_cache.h"
+#include "assay/formats/fp8_block.h"
 #include "assay/formats/microscaling.h"
 #include "assay/formats/mlx_fp.h"
 #include "assay/formats/nvfp4.h"
@@ -21,14 +21,8 @@ namespace {
 
 // One line a family: the only place outside its own files that knows it exists.
 constexpr std::array kFamilies = {
-    &kPlainFamily,
-    &kAffineFamily,
-    &kMicroscalingFamily,
-    &kNvfp4Family,
-    &kMlxFpFamily,
-    &kFp8BlockFamily,
-    &kDeepSeekCacheFamily,
-    &kPacked12Family,
+    &kPlainFamily, &kAffineFamily,   &kMicroscalingFamily,  &kNvfp4Family,
+    &kMlxFpFamily, &kFp8BlockFamily, &kDeepSeekCacheFamily, &kPacked12Family,
 };
 
 [[noreturn]] void ThrowUnknownFormat(std::string_view name) {
