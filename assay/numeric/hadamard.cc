@@ -14,8 +14,18 @@
 HWY_BEFORE_NAMESPACE();
 namespace assay::HWY_NAMESPACE {
 
+template <size_t kBlock>
+void TransformFixed(float* values, size_t num_values) {
+  const hn::ScalableTag<float> df;
+  for (size_t i = 0; i < num_values; i += kBlock) WalshHadamardFixed<kBlock>(df, values + i);
+}
+
 void TransformBlocks(float* values, size_t num_values, size_t block) {
   const hn::ScalableTag<float> df;
+  // The group sizes that formats use.
+  if (block == 32) return TransformFixed<32>(values, num_values);
+  if (block == 64) return TransformFixed<64>(values, num_values);
+  if (block == 128) return TransformFixed<128>(values, num_values);
   if (block >= hn::Lanes(df)) {
     for (size_t i = 0; i < num_values; i += block) WalshHadamardBlock(df, values + i, block);
     return;
