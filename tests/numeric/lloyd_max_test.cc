@@ -20,22 +20,42 @@ void ExpectBits(std::span<const float> found, const Tensor& expected, const std:
   }
 }
 
-void ExpectTables(const std::string& name, LloydMaxVariant variant) {
+struct TableCase {
+  std::string name;
+  LloydMaxVariant variant;
+  int dimension;
+  int bits;
+};
+
+class LloydMaxTable : public testing::TestWithParam<TableCase> {};
+
+TEST_P(LloydMaxTable, IsThatOfUpstreamToTheBit) {
+  const auto& [name, variant, dimension, bits] = GetParam();
   const test::Fixture tables("turboquant/codebooks.safetensors");
-  for (const int dimension : {32, 64, 128}) {
-    for (const int bits : {2, 3, 4}) {
-      const std::string base =
-          name + ".d" + std::to_string(dimension) + "b" + std::to_string(bits) + ".";
-      const Codebook& codebook = LloydMaxCodebook(dimension, bits, variant);
-      ExpectBits(codebook.centroids, tables.Get(base + "centroids"), base + "centroids");
-      ExpectBits(codebook.boundaries, tables.Get(base + "boundaries"), base + "boundaries");
-    }
-  }
+  const std::string base =
+      name + ".d" + std::to_string(dimension) + "b" + std::to_string(bits) + ".";
+  const Codebook& codebook = LloydMaxCodebook(dimension, bits, variant);
+  ExpectBits(codebook.centroids, tables.Get(base + "centroids"), base + "centroids");
+  ExpectBits(codebook.boundaries, tables.Get(base + "boundaries"), base + "boundaries");
 }
 
-TEST(LloydMax, DecoderTablesAreThoseOfTheLoader) { ExpectTables("c", LloydMaxVariant::kDecoder); }
+std::vector<TableCase> AllTables() {
+  std::vector<TableCase> cases;
+  for (const int dimension : {32, 64, 128}) {
+    for (const int bits : {2, 3, 4}) {
+      cases.push_back({"c", LloydMaxVariant::kDecoder, dimension, bits});
+      cases.push_back({"py", LloydMaxVariant::kEncoder, dimension, bits});
+    }
+  }
+  return cases;
+}
 
-TEST(LloydMax, EncoderTablesAreThoseOfTheEncoder) { ExpectTables("py", LloydMaxVariant::kEncoder); }
+std::string NameOfTable(const testing::TestParamInfo<TableCase>& table) {
+  return table.param.name + "D" + std::to_string(table.param.dimension) + "B" +
+         std::to_string(table.param.bits);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LloydMaxTable, testing::ValuesIn(AllTables()), NameOfTable);
 
 TEST(LloydMax, IsComputedOnce) {
   const Codebook& first = LloydMaxCodebook(16, 1, LloydMaxVariant::kEncoder);
