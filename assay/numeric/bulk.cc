@@ -51,6 +51,39 @@ void RoundAll(const float* HWY_RESTRICT values, size_t num_values, std::byte* HW
 
 }  // namespace
 
+// e2m1 straight from and to its packed bytes: the even codes are the low nibbles. Both return how
+// many values they have done, whole vectors of pairs.
+size_t WidenE2M1Pairs(const std::byte* HWY_RESTRICT codes, size_t num_values,
+                      float* HWY_RESTRICT out) {
+  const hn::ScalableTag<float> df;
+  const hn::RebindToUnsigned<decltype(df)> du;
+  const size_t step = 2 * hn::Lanes(df);
+  size_t i = 0;
+  for (; i + step <= num_values; i += step) {
+    const auto pairs = LoadCodes<1>(df, codes + i / 2);
+    const auto even = WidenCodes<Element::kE2M1>(df, hn::And(pairs, hn::Set(du, 0xFu)));
+    const auto odd = WidenCodes<Element::kE2M1>(df, hn::ShiftRight<4>(pairs));
+    hn::StoreInterleaved2(even, odd, df, out + i);
+  }
+  return i;
+}
+
+size_t RoundE2M1Pairs(const float* HWY_RESTRICT values, size_t num_values,
+                      std::byte* HWY_RESTRICT codes) {
+  const hn::ScalableTag<float> df;
+  const size_t step = 2 * hn::Lanes(df);
+  size_t i = 0;
+  for (; i + step <= num_values; i += step) {
+    hn::Vec<decltype(df)> even;
+    hn::Vec<decltype(df)> odd;
+    hn::LoadInterleaved2(df, values + i, even, odd);
+    const auto low = RoundCodes<Element::kE2M1>(df, even);
+    const auto high = RoundCodes<Element::kE2M1>(df, odd);
+    StoreCodes<1>(df, hn::Or(low, hn::ShiftLeft<4>(high)), codes + i / 2);
+  }
+  return i;
+}
+
 // fp4 and fp6 come and go here as one code per byte.
 void WidenBytes(Element element, const std::byte* codes, size_t num_values, float* out) {
   switch (element) {
@@ -126,6 +159,8 @@ namespace {
 HWY_EXPORT(WidenBytes);
 HWY_EXPORT(RoundBytes);
 HWY_EXPORT(RoundBytesSaturating);
+HWY_EXPORT(WidenE2M1Pairs);
+HWY_EXPORT(RoundE2M1Pairs);
 
 // Codes unpacked at a time: whole groups of 8, so every chunk starts on a byte.
 constexpr size_t kChunk = 1024;
@@ -147,8 +182,12 @@ void RoundWith(void (*round)(Element, const float*, size_t, std::byte*), Element
     round(element, values.data(), values.size(), codes.data());
     return;
   }
+  size_t first = 0;
+  if (element == Element::kE2M1) {
+    first = HWY_DYNAMIC_DISPATCH(RoundE2M1Pairs)(values.data(), values.size(), codes.data());
+  }
   ChunkCodes chunk;
-  for (size_t first = 0; first < values.size(); first += kChunk) {
+  for (; first < values.size(); first += kChunk) {
     const size_t count = std::min(kChunk, values.size() - first);
     const auto unpacked = std::span(chunk).first(count);
     round(element, values.data() + first, count, std::as_writable_bytes(unpacked).data());
@@ -166,8 +205,12 @@ void Widen(Element element, std::span<const std::byte> codes, std::span<float> o
     widen(element, codes.data(), out.size(), out.data());
     return;
   }
+  size_t first = 0;
+  if (element == Element::kE2M1) {
+    first = HWY_DYNAMIC_DISPATCH(WidenE2M1Pairs)(codes.data(), out.size(), out.data());
+  }
   ChunkCodes chunk;
-  for (size_t first = 0; first < out.size(); first += kChunk) {
+  for (; first < out.size(); first += kChunk) {
     const auto unpacked = std::span(chunk).first(std::min(kChunk, out.size() - first));
     UnpackBits(bits, codes, first, unpacked);
     widen(element, std::as_bytes(unpacked).data(), unpacked.size(), out.data() + first);
