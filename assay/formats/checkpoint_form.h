@@ -74,6 +74,24 @@ struct WrittenWeight {
   int64_t cols = 0;
 };
 
+/// How a family's upstream writes folders, where that shows.
+struct CheckpointStyle {
+  /// Tensor data of a file starts at a multiple of this; 8 gives the reference writer's bytes.
+  int64_t data_alignment = 64;
+  /// Every shard is rewritten under its own name, instead of sharing the tensors out anew.
+  bool keeps_shards = false;
+  /// The index keeps the "metadata" of the source, its total_size included.
+  bool keeps_index_metadata = false;
+  /// One checkpoint holds weights of several formats of this form.
+  bool mixes_formats = false;
+  /// There is an index even when there is one shard.
+  bool always_index = false;
+  /// The index tells "total_parameters".
+  bool counts_parameters = false;
+  /// Of config.json and the index.
+  int json_indent = 2;
+};
+
 /// How a family's planes stand in a checkpoint directory that its upstream loads.
 class CheckpointForm {
  public:
@@ -97,6 +115,8 @@ class CheckpointForm {
   /// Further files of the directory: name → content.
   virtual std::map<std::string, std::string> SideFiles(
       const Format& model_format, const std::vector<WrittenWeight>& weights) const;
+
+  virtual CheckpointStyle Style() const { return {}; }
 
   /// `__metadata__` entries of each shard ({"format": "mlx"}).
   virtual std::map<std::string, std::string> ShardMetadata() const { return {}; }

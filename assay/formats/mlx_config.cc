@@ -147,6 +147,15 @@ class MlxForm final : public CheckpointForm {
 
   std::map<std::string, std::string> ShardMetadata() const override { return {{"format", "mlx"}}; }
 
+  CheckpointStyle Style() const override {
+    CheckpointStyle style;
+    style.mixes_formats = true;
+    style.always_index = true;
+    style.counts_parameters = true;
+    style.json_indent = 4;
+    return style;
+  }
+
  private:
   static json Entry(const MlxSettings& settings) {
     json entry = {
