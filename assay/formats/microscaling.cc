@@ -1,6 +1,9 @@
 #include "assay/formats/microscaling.h"
 
 #include "assay/base/error.h"
+#include "assay/formats/compressed_tensors.h"
+#include "assay/formats/gpt_oss.h"
+#include "assay/formats/modelopt.h"
 #include "assay/numeric/element.h"
 
 namespace assay {
@@ -130,7 +133,20 @@ BlockFormat::ScaleValues MicroscalingFormat::ValuesOfScales(const EncodedMatrix&
   return values;
 }
 
-const CheckpointForm* MicroscalingFormat::Form() const { return nullptr; }
+const CheckpointForm* MicroscalingFormat::Form() const {
+  switch (element()) {
+    case BlockElement::kE2M1:
+    case BlockElement::kE2M3:
+    case BlockElement::kE4M3:
+      if (producer_ == MxProducer::kModelOpt) return ModelOptForm();
+      return CompressedTensorsForm(FactsOf(element()).bits < 8);
+    case BlockElement::kE3M2:
+    case BlockElement::kE5M2:
+    case BlockElement::kInt8:
+      return nullptr;
+  }
+  return nullptr;
+}
 
 namespace {
 
@@ -148,6 +164,13 @@ FormatPtr ParseMicroscaling(std::string_view name) {
     }
   }
   return nullptr;
+}
+
+/// Configs of one producer hold several families' formats; they are read once, here.
+void RecogniseMicroscaling(const CheckpointSource& source, Recognition& found) {
+  RecogniseCompressedTensors(source, found);
+  RecogniseModelOpt(source, found);
+  RecogniseGptOss(source, found);
 }
 
 std::vector<std::string> MicroscalingNames() {
@@ -182,7 +205,7 @@ const FormatFamily kMicroscalingFamily = {
         "Refuses NaN and infinity.",
     .parse = ParseMicroscaling,
     .names = MicroscalingNames,
-    .recognise = nullptr,
+    .recognise = RecogniseMicroscaling,
 };
 
 }  // namespace assay

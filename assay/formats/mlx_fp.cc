@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "assay/base/error.h"
+#include "assay/formats/mlx_fp_checkpoint.h"
 #include "assay/formats/mx_scale_rules.h"
 #include "assay/formats/nvfp4.h"
 #include "assay/numeric/bulk.h"
@@ -144,7 +145,11 @@ BlockFormat::ScaleValues MlxFpFormat::ValuesOfScales(const EncodedMatrix& encode
   return values;
 }
 
-const CheckpointForm* MlxFpFormat::Form() const { return nullptr; }
+const CheckpointForm* MlxFpFormat::Form() const { return MlxCheckpointForm(); }
+
+MlxSettings MlxFpFormat::Settings() const {
+  return {std::string(ModeName()), FactsOf(element()).bits, block(), global_scale_};
+}
 
 namespace {
 
@@ -179,7 +184,7 @@ const FormatFamily kMlxFpFamily = {
         "NaN and infinity.",
     .parse = ParseMlxFp,
     .names = MlxFpNames,
-    .recognise = nullptr,
+    .recognise = RecogniseMlxFp,
 };
 
 }  // namespace assay

@@ -2,6 +2,7 @@
 
 #include "assay/formats/block_format.h"
 #include "assay/formats/catalogue.h"
+#include "assay/formats/mlx_config.h"
 
 namespace assay {
 
@@ -19,7 +20,9 @@ enum class MlxFpMode : uint8_t { kMxfp4, kMxfp8, kNvfp4 };
 ///           Decodes to bf16, with a global scale to f32, whatever the dtype of the source was.
 /// Accuracy: exact on every target: the bits of the CPU backend of mlx 0.32.4.
 /// Source:   MLX, mlx/ops.cpp fp_quantize; docs/formats/mlx-fp.md.
-class MlxFpFormat final : public BlockFormat, public std::enable_shared_from_this<MlxFpFormat> {
+class MlxFpFormat final : public BlockFormat,
+                          public MlxFormat,
+                          public std::enable_shared_from_this<MlxFpFormat> {
  public:
   /// Requires no global scale unless mode is nvfp4. Errors: internal.
   MlxFpFormat(MlxFpMode mode, bool global_scale);
@@ -30,6 +33,8 @@ class MlxFpFormat final : public BlockFormat, public std::enable_shared_from_thi
   bool has_global_scale() const noexcept { return global_scale_; }
   /// What config.json calls it: "mxfp4", "mxfp8", "nvfp4".
   std::string_view ModeName() const noexcept;
+
+  MlxSettings Settings() const override;
 
   std::string Name() const override;
   std::string Summary() const override;

@@ -7,6 +7,8 @@
 #include <limits>
 
 #include "assay/base/error.h"
+#include "assay/formats/compressed_tensors.h"
+#include "assay/formats/modelopt.h"
 #include "assay/numeric/bulk.h"
 #include "assay/numeric/element.h"
 
@@ -236,7 +238,18 @@ BlockFormat::ScaleValues Nvfp4Format::ValuesOfScales(const EncodedMatrix& encode
   return values;
 }
 
-const CheckpointForm* Nvfp4Format::Form() const { return nullptr; }
+const CheckpointForm* Nvfp4Format::Form() const {
+  switch (producer_) {
+    case Nvfp4Producer::kModelOpt:
+      return ModelOptForm();
+    case Nvfp4Producer::kCompressedTensors:
+      return CompressedTensorsForm(true);
+    case Nvfp4Producer::kTorchao:
+    case Nvfp4Producer::kTorchaoOneLevel:
+      return nullptr;
+  }
+  return nullptr;
+}
 
 namespace {
 
@@ -273,7 +286,7 @@ const FormatFamily kNvfp4Family = {
         "Refuses NaN and infinity.",
     .parse = ParseNvfp4,
     .names = Nvfp4Names,
-    .recognise = nullptr,
+    .recognise = nullptr,  // by the recognisers of microscaling, which read the same configs
 };
 
 }  // namespace assay
