@@ -1,0 +1,143 @@
+// Assay for the scripts of bench/peers: one command a line on standard input, one answer a line on
+// standard output, so that a script can time Assay and another program turn by turn.
+//
+//   load PATH TENSOR    reads a 2-D tensor of f32, f16 or bf16        → "ok ROWS COLS DTYPE"
+//   threads N                                                         → "ok"
+//   encode FORMAT       encodes it, keeps the planes                  → seconds: wall, CPU
+//   decode DTYPE        decodes the kept planes to F32, F16 or BF16   → seconds: wall, CPU
+//   copy                copies the tensor's bytes                     → seconds: wall, CPU
+//   save FOLDER         the kept planes in upstream's layout          → "ok"
+//   dump FILE           the bytes that decode made                    → "ok"
+//   target                                                            → the instruction set that
+//   runs
+
+#include <chrono>
+#include <cstring>
+#include <ctime>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "assay/base/error.h"
+#include "assay/base/parallel.h"
+#include "assay/base/target.h"
+#include "assay/checkpoint/model.h"
+#include "assay/checkpoint/writer.h"
+#include "assay/formats/checkpoint_form.h"
+#include "assay/formats/format.h"
+
+namespace assay {
+namespace {
+
+class Peer {
+ public:
+  std::string Answer(const std::string& line) {
+    std::istringstream words(line);
+    std::string command;
+    std::string first;
+    std::string second;
+    words >> command >> first >> second;
+    if (command == "load") return Load(first, second);
+    if (command == "threads") {
+      SetNumThreads(std::stoi(first));
+      return "ok";
+    }
+    if (command == "encode") {
+      const FormatPtr format = Format::Parse(first);
+      const MatrixView matrix = Matrix();
+      return Time([&] { encoded_ = format->Encode(matrix, {.tensor_name = name_}); });
+    }
+    if (command == "decode") return Decode(first);
+    if (command == "copy") {
+      copy_.resize(tensor_.bytes().size());
+      return Time([&] { std::memcpy(copy_.data(), tensor_.bytes().data(), copy_.size()); });
+    }
+    if (command == "save") return Save(first);
+    if (command == "dump") {
+      std::ofstream(first, std::ios::binary)
+          .write(reinterpret_cast<const char*>(decoded_.data()),
+                 static_cast<std::streamsize>(decoded_.size()));
+      return "ok";
+    }
+    if (command == "target") return ActiveTargetName();
+    ThrowUsage("unknown command \"{}\"", command);
+  }
+
+ private:
+  template <typename Action>
+  static std::string Time(const Action& action) {
+    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t cpu_begin = std::clock();
+    action();
+    const double cpu = static_cast<double>(std::clock() - cpu_begin) / CLOCKS_PER_SEC;
+    const double wall =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return fmt::format("{} {}", wall, cpu);
+  }
+
+  MatrixView Matrix() const {
+    return MatrixView(tensor_.view(), tensor_.shape()[0], tensor_.shape()[1]);
+  }
+
+  std::string Load(const std::string& path, const std::string& name) {
+    name_ = name;
+    tensor_ = Model::Open(path).Load(name);
+    if (tensor_.shape().rank() != 2) ThrowInput("{}: expected two dimensions", name);
+    return fmt::format("ok {} {} {}", tensor_.shape()[0], tensor_.shape()[1],
+                       NameOf(tensor_.dtype()));
+  }
+
+  std::string Decode(const std::string& dtype_name) {
+    const auto dtype = ParseDType(dtype_name);
+    if (!dtype || encoded_.format == nullptr) ThrowUsage("decode: encode first, then a dtype");
+    decoded_.resize(static_cast<size_t>(encoded_.rows * encoded_.cols * BitsOf(*dtype) / 8));
+    return Time(
+        [&] { encoded_.format->DecodeRowsTo(encoded_, 0, encoded_.rows, *dtype, decoded_); });
+  }
+
+  std::string Save(const std::string& folder) const {
+    const CheckpointForm* form = encoded_.format->Form();
+    if (form == nullptr) ThrowUsage("{}: no upstream holds it", encoded_.format->Name());
+    ShardPlan shard{"model.safetensors", {}, form->ShardMetadata()};
+    for (const Plane& plane : encoded_.planes) {
+      shard.tensors.push_back(
+          {form->TensorName(name_, plane.name), plane.tensor.dtype(), plane.tensor.shape()});
+    }
+    const auto writer = SafetensorsWriter::ToFolder(folder, {shard});
+    for (const Plane& plane : encoded_.planes) {
+      writer->Write(form->TensorName(name_, plane.name), plane.tensor.bytes());
+    }
+    nlohmann::json config = nlohmann::json::object();
+    form->WriteConfig(config, *encoded_.format,
+                      {{name_, encoded_.format, encoded_.rows, encoded_.cols}});
+    writer->AddFile("config.json", config.dump(2));
+    writer->Commit();
+    return "ok";
+  }
+
+  std::string name_;
+  Tensor tensor_;
+  EncodedMatrix encoded_;
+  std::vector<std::byte> decoded_;
+  std::vector<std::byte> copy_;
+};
+
+}  // namespace
+}  // namespace assay
+
+int main() {
+  try {
+    assay::SelectTargetFromEnvironment();
+    assay::Peer peer;
+    for (std::string line; std::getline(std::cin, line);) {
+      std::cout << peer.Answer(line) << std::endl;
+    }
+  } catch (const std::exception& error) {
+    std::cerr << "assay_peer: " << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}
