@@ -15,15 +15,25 @@
 #include "assay/formats/nvfp4.h"
 #include "assay/formats/packed12.h"
 #include "assay/formats/plain.h"
+#include "assay/formats/turboquant.h"
 
 namespace assay {
 namespace {
 
 // One line a family: the only place outside its own files that knows it exists.
+// clang-format off
 constexpr std::array kFamilies = {
-    &kPlainFamily, &kAffineFamily,   &kMicroscalingFamily,  &kNvfp4Family,
-    &kMlxFpFamily, &kFp8BlockFamily, &kDeepSeekCacheFamily, &kPacked12Family,
+    &kPlainFamily,
+    &kAffineFamily,
+    &kMicroscalingFamily,
+    &kNvfp4Family,
+    &kMlxFpFamily,
+    &kFp8BlockFamily,
+    &kDeepSeekCacheFamily,
+    &kPacked12Family,
+    &kTurboQuantFamily,
 };
+// clang-format on
 
 [[noreturn]] void ThrowUnknownFormat(std::string_view name) {
   std::vector<std::string> known;

@@ -155,15 +155,16 @@ class StoredStack {
 };
 
 // Rank 0 and 1 are one row, higher ranks a stack of their last two axes. Nothing at all is one
-// matrix without rows, so that no loop runs over a stack of 2^62 of them.
+// matrix without rows, so that no loop runs over 2^62 of them.
 FoundWeight WeightOfShape(std::string name, const Shape& shape) {
   FoundWeight weight;
   weight.name = std::move(name);
   weight.format = std::make_shared<Packed12Format>();
   weight.dtype = DType::kBF16;
   const size_t rank = shape.rank();
-  if (rank != 2) weight.plain_shape = shape;
-  if (rank > 2 && shape.NumElements() == 0) return weight;
+  const bool is_empty = shape.NumElements() == 0;
+  if (rank != 2 || is_empty) weight.plain_shape = shape;
+  if (is_empty) return weight;
   weight.cols = rank == 0 ? 1 : shape[rank - 1];
   weight.rows = rank < 2 ? 1 : shape[rank - 2];
   if (rank > 2) {
