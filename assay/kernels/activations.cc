@@ -39,17 +39,31 @@ const float* Activations::F32() const {
 }
 
 bool Activations::AllFinite() const {
-  if (finite_ < 0) {
-    const float* values = F32();
-    const auto count = static_cast<size_t>(num_rows_ * cols_);
-    constexpr uint32_t kExponent = 0x7F800000u;
-    uint32_t bad = 0;
-    for (size_t i = 0; i < count; ++i) {
-      bad |= (std::bit_cast<uint32_t>(values[i]) & kExponent) == kExponent ? 1u : 0u;
-    }
-    finite_ = bad == 0 ? 1 : 0;
+  Classify();
+  return finite_;
+}
+
+bool Activations::HasTiny() const {
+  Classify();
+  return tiny_;
+}
+
+void Activations::Classify() const {
+  if (classified_) return;
+  const float* values = F32();
+  const auto count = static_cast<size_t>(num_rows_ * cols_);
+  constexpr uint32_t kInfinity = 0x7F800000u;
+  constexpr uint32_t kTiny = (127u - 100u) << 23;
+  uint32_t largest = 0;
+  uint32_t smallest = kInfinity;  // of those that are not 0: 0 − 1 wraps to the top
+  for (size_t i = 0; i < count; ++i) {
+    const uint32_t magnitude = std::bit_cast<uint32_t>(values[i]) & 0x7FFFFFFFu;
+    largest = largest < magnitude ? magnitude : largest;
+    smallest = magnitude - 1 < smallest ? magnitude - 1 : smallest;
   }
-  return finite_ == 1;
+  finite_ = largest < kInfinity;
+  tiny_ = smallest < kTiny - 1;
+  classified_ = true;
 }
 
 }  // namespace assay

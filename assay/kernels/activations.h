@@ -26,14 +26,22 @@ class Activations {
   /// False when an infinity or a NaN is among them. Computed on the first call.
   bool AllFinite() const;
 
+  /// True when some magnitude is below 2^-100 but not 0: a kernel that applies scales after the
+  /// products would lose bits of it to underflow. Computed on the first call.
+  bool HasTiny() const;
+
  private:
+  void Classify() const;
+
   DType dtype_;
   int64_t num_rows_;
   int64_t cols_;
   std::span<const std::byte> bytes_;
   mutable AlignedBuffer<float> widened_;
   mutable const float* f32_ = nullptr;
-  mutable int finite_ = -1;
+  mutable bool classified_ = false;
+  mutable bool finite_ = false;
+  mutable bool tiny_ = false;
 };
 
 }  // namespace assay

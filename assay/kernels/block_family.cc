@@ -6,6 +6,7 @@
 #include "assay/formats/block_format.h"
 #include "assay/kernels/block_digits.h"
 #include "assay/kernels/block_kernels.h"
+#include "assay/kernels/fp8_gemv.h"
 #include "assay/numeric/element.h"
 
 namespace assay {
@@ -72,6 +73,11 @@ void AddKernels(const KernelRequest& request,
   if (request.rounding == DecodeRounding::kCheckpoint &&
       !RoundingIsIdentity(request.weight, *format, table, used)) {
     return;
+  }
+  if (!request.a8) {
+    if (auto kernel = MakeFp8Blocks(request.weight, *format, table, used)) {
+      kernels.push_back(std::move(kernel));
+    }
   }
   const auto scales = ScalesOf(table, used);
   if (!scales) return;

@@ -7,6 +7,8 @@
 #include "assay/base/parallel.h"
 #include "assay/kernels/affine_kernels.h"
 #include "assay/kernels/block_kernels.h"
+#include "assay/kernels/fp8_gemv.h"
+#include "assay/kernels/packed12_gemv.h"
 #include "assay/kernels/plain_gemv.h"
 
 namespace assay {
@@ -14,9 +16,7 @@ namespace {
 
 // One line a family that has kernels of its own.
 constexpr std::array kFamilies = {
-    &kPlainKernels,
-    &kAffineKernels,
-    &kBlockKernels,
+    &kPlainKernels, &kAffineKernels, &kBlockKernels, &kFp8Kernels, &kPacked12Kernels,
 };
 
 }  // namespace
