@@ -4,6 +4,9 @@
 #include <vector>
 
 #include "assay/formats/block_format.h"
+#include "assay/formats/microscaling.h"
+#include "assay/formats/mlx_fp.h"
+#include "assay/formats/nvfp4.h"
 #include "assay/kernels/block_digits.h"
 #include "assay/kernels/block_kernels.h"
 #include "assay/kernels/fp8_gemv.h"
@@ -12,8 +15,12 @@
 namespace assay {
 namespace {
 
+/// Named one by one: other formats over such blocks (caches) do more to a value than scale it.
 const BlockFormat* AsBlock(const EncodedMatrix& weight) {
-  return dynamic_cast<const BlockFormat*>(weight.format.get());
+  const Format* format = weight.format.get();
+  if (const auto* mx = dynamic_cast<const MicroscalingFormat*>(format)) return mx;
+  if (const auto* nvfp4 = dynamic_cast<const Nvfp4Format*>(format)) return nvfp4;
+  return dynamic_cast<const MlxFpFormat*>(format);
 }
 
 std::array<bool, 256> BytesInUse(std::span<const std::byte> scales) {

@@ -43,7 +43,7 @@ constexpr int64_t FloatXStride(int64_t cols) {
 template <typename D>
 void ArrangeX(const float* x, int64_t num_x, int64_t cols, float* out) {
   std::array<int32_t, D::kColumns> source;
-  for (int v = 0; v < D::kVectors; ++v) {
+  for (int v = 0; v < static_cast<int>(D::kVectors); ++v) {
     for (int lane = 0; lane < 16; ++lane) {
       source[static_cast<size_t>(v * 16 + lane)] = D::Column(v, lane);
     }

@@ -10,6 +10,7 @@
 #include "assay/kernels/fp8_gemv.h"
 #include "assay/kernels/packed12_gemv.h"
 #include "assay/kernels/plain_gemv.h"
+#include "assay/kernels/turboquant_gemv.h"
 
 namespace assay {
 namespace {

@@ -1,0 +1,48 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "assay/base/target.h"
+#include "tests/support/product_check.h"
+
+namespace assay {
+namespace {
+
+TEST(TurboQuantMatmul, StaysWithinTheBoundForEveryShapeClass) {
+  for (const int bits : {2, 3, 4}) {
+    CheckShapes(fmt::format("tq{}g32", bits), {32, 160}, DType::kBF16);
+    CheckShapes(fmt::format("tq{}g64", bits), {64, 320}, DType::kBF16);
+    CheckShapes(fmt::format("tq{}g128", bits), {128, 384}, DType::kBF16);
+  }
+}
+
+TEST(TurboQuantMatmul, TakesHardInputs) {
+  for (const int bits : {2, 3, 4}) CheckHardInputs(fmt::format("tq{}g64", bits), 320);
+}
+
+TEST(TurboQuantMatmul, StaysWithinTheBoundOnEveryTarget) {
+  for (const std::string& target : SupportedTargets()) {
+    SCOPED_TRACE(target);
+    ForceTarget(target);
+    for (const int bits : {2, 3, 4}) {
+      const EncodedMatrix weight =
+          EncodeRandom(fmt::format("tq{}g64", bits), 9, 448, DType::kBF16, 1);
+      for (const int64_t m : {1, 3}) {
+        ExpectWithinBound(weight, Strategy::kFused, RandomValues(m * 448, 2), m);
+      }
+    }
+  }
+  ResetTarget();
+}
+
+TEST(TurboQuantMatmul, DoesNotDependOnTheNumberOfThreads) {
+  for (const int bits : {2, 3, 4}) {
+    const EncodedMatrix weight =
+        EncodeRandom(fmt::format("tq{}g128", bits), 96, 384, DType::kBF16, 1);
+    for (const int64_t m : {1, 3, 9}) {
+      ExpectSameForAllThreadCounts(weight, Strategy::kFused, RandomValues(m * 384, 3), m);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace assay
