@@ -96,7 +96,7 @@ EncodedMatrix AffineFormat::Encode(const MatrixView& matrix, const EncodeOptions
   RequireEncodable(*this, matrix, options);
   EncodedMatrix encoded{shared_from_this(), matrix.rows(), matrix.cols(), matrix.dtype(), {}};
   for (PlaneSpec& spec : Layout(matrix.rows(), matrix.cols(), matrix.dtype())) {
-    Tensor tensor = Tensor::Allocate(spec.dtype, std::move(spec.shape));
+    Tensor tensor = Tensor::AllocateUninitialized(spec.dtype, std::move(spec.shape));
     encoded.planes.push_back({std::move(spec.name), std::move(tensor)});
   }
   const std::byte* values = matrix.RowBytes(0, matrix.rows()).data();
