@@ -121,20 +121,16 @@ MappingSlot* TakeSlot() {
   return slot;
 }
 
-// Live files, and the first that was closed with damage: VerifyAll answers for both.
+// Live files, and the fault of the first that was closed with one: VerifyAll answers for both.
 struct OpenFiles {
   std::mutex mutex;
   std::set<const MappedFile*> live;
-  std::string damaged_path;
+  std::string untold_fault;
 };
 
 OpenFiles& Files() {
   static auto* files = new OpenFiles;  // never destroyed: mappings may outlive static objects
   return *files;
-}
-
-[[noreturn]] void ThrowDamaged(const std::string& path) {
-  ThrowInput("{}: the file became shorter, or its disk failed, while it was read", path);
 }
 
 [[noreturn]] void ThrowCannotOpen(const std::string& path, int error) {
@@ -192,11 +188,10 @@ std::shared_ptr<const MappedFile> MappedFile::Open(const std::string& path) {
 
 MappedFile::~MappedFile() {
   {
+    const std::string fault = told_.load() ? std::string() : Fault();
     const std::lock_guard lock(Files().mutex);
     Files().live.erase(this);
-    if (slot_ != nullptr && slot_->damaged.load() && Files().damaged_path.empty()) {
-      Files().damaged_path = path_;
-    }
+    if (Files().untold_fault.empty()) Files().untold_fault = fault;
   }
   if (slot_ != nullptr) {
     slot_->begin.store(0, std::memory_order_release);
@@ -206,22 +201,30 @@ MappedFile::~MappedFile() {
   close(descriptor_);
 }
 
-void MappedFile::Verify() const {
-  if (slot_ == nullptr) return;
-  if (slot_->damaged.load(std::memory_order_acquire)) ThrowDamaged(path_);
+std::string MappedFile::Fault() const {
+  if (slot_ == nullptr) return {};
+  if (slot_->damaged.load(std::memory_order_acquire)) {
+    return fmt::format("{}: the file became shorter, or its disk failed, while it was read", path_);
+  }
   // Inside its last page, a cut file reads as zeros without a signal; only its size tells.
   struct stat status = {};
-  if (fstat(descriptor_, &status) != 0) ThrowInput("{}: {}", path_, std::strerror(errno));
-  if (status.st_size < num_bytes()) {
-    ThrowInput("{}: the file had {} bytes when it was opened and has {} now", path_,
-               Grouped(num_bytes()), Grouped(int64_t{status.st_size}));
-  }
+  if (fstat(descriptor_, &status) != 0) return fmt::format("{}: {}", path_, std::strerror(errno));
+  if (status.st_size >= num_bytes()) return {};
+  return fmt::format("{}: the file had {} bytes when it was opened and has {} now", path_,
+                     Grouped(num_bytes()), Grouped(int64_t{status.st_size}));
+}
+
+void MappedFile::Verify() const {
+  const std::string fault = Fault();
+  if (fault.empty()) return;
+  told_.store(true);
+  ThrowInput("{}", fault);
 }
 
 void MappedFile::VerifyAll() {
   OpenFiles& files = Files();
   const std::lock_guard lock(files.mutex);
-  if (!files.damaged_path.empty()) ThrowDamaged(std::exchange(files.damaged_path, {}));
+  if (!files.untold_fault.empty()) ThrowInput("{}", std::exchange(files.untold_fault, {}));
   for (const MappedFile* file : files.live) file->Verify();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -39,17 +40,21 @@ class MappedFile {
   /// Errors: input when the file is now shorter than it was, or a page could not be read.
   void Verify() const;
 
-  /// Verify for every mapping of the process, and for those closed since the last call: a command
-  /// calls it once before it states a result. Errors: input, naming the first damaged file.
+  /// Verify for every mapping of the process, and for those closed since the last call whose fault
+  /// nobody was told: a command calls it once before it states a result. Errors: input, naming the
+  /// first damaged file.
   static void VerifyAll();
 
  private:
   MappedFile(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
+  /// What is wrong with the mapping now; empty when nothing is.
+  std::string Fault() const;
 
   std::string path_;
   int descriptor_;
   std::span<const std::byte> bytes_;
   internal::MappingSlot* slot_ = nullptr;
+  mutable std::atomic<bool> told_{false};  // Verify has thrown
 };
 
 }  // namespace assay
