@@ -12,6 +12,7 @@
 #include "assay/formats/fp8_block.h"
 #include "assay/formats/microscaling.h"
 #include "assay/formats/mlx_fp.h"
+#include "assay/formats/modelopt_int4.h"
 #include "assay/formats/nvfp4.h"
 #include "assay/formats/packed12.h"
 #include "assay/formats/plain.h"
@@ -28,6 +29,7 @@ constexpr std::array kFamilies = {
     &kMicroscalingFamily,
     &kNvfp4Family,
     &kMlxFpFamily,
+    &kModelOptInt4Family,
     &kFp8BlockFamily,
     &kDeepSeekCacheFamily,
     &kPacked12Family,

@@ -10,6 +10,7 @@
 #include "assay/base/text.h"
 #include "assay/formats/fp8_block.h"
 #include "assay/formats/microscaling.h"
+#include "assay/formats/modelopt_int4.h"
 #include "assay/formats/nvfp4.h"
 #include "assay/formats/plane_folding.h"
 
@@ -104,6 +105,7 @@ struct Module {
 struct Reading {
   FormatPtr format;
   int64_t values_per_byte = 1;
+  int64_t rows_per_byte = 1;
   std::vector<StoredPlane> planes;
 };
 
@@ -125,6 +127,12 @@ Reading ReadingOf(const CheckpointSource& source, const Module& module, const st
     reading.values_per_byte = 2;
   } else if (algo == "MXFP8" && codes == DType::kF8E4M3 && scales == DType::kU8) {
     reading.format = MicroscalingFormat::Make(BlockElement::kE4M3);
+  } else if (algo == "W4A16_AWQ" && codes == DType::kU8 && scales == DType::kF32) {
+    const int64_t groups = module.scale->shape.rank() == 0 ? 0 : DimFromLast(*module.scale, 0);
+    const int64_t cols = DimFromLast(*module.weight, 0);
+    if (groups < 1 || cols < 1 || cols % groups != 0) return reading;
+    reading.format = std::make_shared<const ModelOptInt4Format>(cols / groups);
+    reading.rows_per_byte = 2;
   } else if (codes == DType::kF8E4M3 && IsWeightFloat(scales)) {
     const int64_t per_channel =
         algo == "FP8_PER_CHANNEL_PER_TOKEN" ? 1 : Fp8BlockFormat::kWholeAxis;
@@ -152,12 +160,13 @@ void RecogniseModelOpt(const CheckpointSource& source, Recognition& found) {
     if (algo.empty()) continue;
     Reading reading = ReadingOf(source, module, algo);
     const auto cols = CheckedMul(DimFromLast(weight, 0), reading.values_per_byte);
+    const auto rows = CheckedMul(DimFromLast(weight, 1), reading.rows_per_byte);
     const bool stacked = weight.shape.rank() == 3;
     const bool one_stack = std::ranges::all_of(reading.planes, [&](const StoredPlane& plane) {
       const Shape& shape = plane.stored->shape;
       return !stacked || (shape.rank() > 0 && shape[0] == weight.shape[0]);
     });
-    if (reading.format == nullptr || !cols || !one_stack) {
+    if (reading.format == nullptr || !cols || !rows || !one_stack) {
       if (unread.insert(algo).second) {
         found.notes.push_back(fmt::format(
             "{}: not read: quant_algo {} with weight {} and weight_scale {} (and others alike)",
@@ -170,7 +179,7 @@ void RecogniseModelOpt(const CheckpointSource& source, Recognition& found) {
     folded.format = reading.format;
     folded.stacked = stacked;
     folded.stack = stacked ? weight.shape[0] : 1;
-    folded.rows = DimFromLast(weight, 1);
+    folded.rows = *rows;
     folded.cols = *cols;
     folded.dtype = config->dtype;
     folded.planes = std::move(reading.planes);

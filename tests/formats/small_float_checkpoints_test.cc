@@ -43,6 +43,7 @@ const Case kCases[] = {
     {"modelopt-mxfp8", "mxfp8", ""},
     {"modelopt-fp8", "fp8-tensor", ""},
     {"modelopt-fp8-channel", "fp8-channel", ""},
+    {"modelopt-int4-awq", "modelopt-int4g128", ""},
     {"gpt-oss-mxfp4", "mxfp4", ""},
 };
 
