@@ -17,6 +17,9 @@ void AddKernels(const KernelRequest& request,
                 std::vector<std::unique_ptr<ProductKernel>>& kernels) {
   // The folded form s · (q·x) + b · Σx has no place for the rounding of single weights.
   if (AsAffine(request.weight) == nullptr || request.rounding != DecodeRounding::kNone) return;
+  if (!request.a8) {
+    if (auto kernel = MakeAffineTiles(request.weight)) kernels.push_back(std::move(kernel));
+  }
   if (auto kernel = MakeAffineDigits(request.weight, request.a8)) {
     kernels.push_back(std::move(kernel));
   }

@@ -14,4 +14,9 @@ extern const KernelFamily kAffineKernels;
 /// when `a8`. Whole products of a lane add exactly in int32. AVX-512 VNNI; null elsewhere.
 std::unique_ptr<ProductKernel> MakeAffineDigits(const EncodedMatrix& weight, bool a8);
 
+/// 2 to 16 rows of x: codes are exact in bf16, a group's product is exact in a tile, scales and
+/// biases follow in f32. x keeps its precision (f32 as three bf16 terms). AMX; groups of 64 and
+/// 128; null elsewhere.
+std::unique_ptr<ProductKernel> MakeAffineTiles(const EncodedMatrix& weight);
+
 }  // namespace assay

@@ -9,7 +9,7 @@
 namespace assay {
 
 enum class BlockScaleKind : uint8_t {
-  kE8M0,  ///< every byte in use is 1 … 254 and means 2^(byte − 127) · factor
+  kE8M0,  ///< bytes in use are 0 … 254 and mean 2^(byte − 127), 0 only over zeros
   kE4M3,  ///< every byte in use is 0 … 0x7E and means e4m3 · factor, to f32 rounding
 };
 

@@ -29,11 +29,39 @@ std::array<bool, 256> BytesInUse(std::span<const std::byte> scales) {
   return used;
 }
 
-/// Nothing when some scale in use is of neither kind: zero exponents, NaN, signs.
-std::optional<BlockScales> ScalesOf(const BlockFormat::ScaleValues& table,
+/// Bits of code byte `index` that make a value other than ±0.
+std::byte ValueBits(BlockElement element, size_t index) {
+  constexpr std::byte kSixBits[] = {std::byte{0xDF}, std::byte{0xF7}, std::byte{0x7D}};
+  const int bits = FactsOf(element).bits;
+  if (bits == 4) return std::byte{0x77};
+  if (bits == 6) return kSixBits[index % 3];
+  return element == BlockElement::kInt8 ? std::byte{0xFF} : std::byte{0x7F};
+}
+
+/// True when every block of scale byte 0 is a block of zeros, so that its scale may be taken as 0
+/// instead of 2^-127: what encoders write for zeros.
+bool ZeroScalesHoldZeros(const EncodedMatrix& weight, const BlockFormat& format) {
+  const auto scales = weight.Get("scales").bytes();
+  const auto codes = weight.Get("codes").bytes();
+  const auto block_bytes = static_cast<size_t>(format.block() * FactsOf(format.element()).bits / 8);
+  for (size_t b = 0; b < scales.size(); ++b) {
+    if (scales[b] != std::byte{0}) continue;
+    for (size_t i = 0; i < block_bytes; ++i) {
+      if ((codes[b * block_bytes + i] & ValueBits(format.element(), i)) != std::byte{0}) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+/// Nothing when some scale in use is of neither kind: NaN, signs, 2^-127 on values.
+std::optional<BlockScales> ScalesOf(const EncodedMatrix& weight, const BlockFormat& format,
+                                    const BlockFormat::ScaleValues& table,
                                     const std::array<bool, 256>& used) {
   constexpr size_t kOne = 127;  // e8m0
-  bool e8m0 = !used[0] && !used[255] && table[kOne] == 1.0f;
+  bool e8m0 =
+      !used[255] && table[kOne] == 1.0f && (!used[0] || ZeroScalesHoldZeros(weight, format));
   for (size_t b = 1; b < 255 && e8m0; ++b) {
     e8m0 = !used[b] || table[b] == E8M0ToFloat(static_cast<uint8_t>(b));
   }
@@ -86,7 +114,7 @@ void AddKernels(const KernelRequest& request,
       kernels.push_back(std::move(kernel));
     }
   }
-  const auto scales = ScalesOf(table, used);
+  const auto scales = ScalesOf(request.weight, *format, table, used);
   if (!scales) return;
   if (auto kernel = MakeBlockDigits(request.weight, *format, *scales, request.a8)) {
     kernels.push_back(std::move(kernel));

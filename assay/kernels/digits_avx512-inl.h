@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "assay/base/aligned_buffer.h"
 #include "assay/base/checked.h"
@@ -286,10 +287,26 @@ class DigitsProduct final : public ProductKernel {
   }
 
   bool Run(const Activations& x, float* y) override {
-    if (x.num_rows() != 1) return false;
-    if (!entry_.prepare(x.F32(), weight_.cols, x_group_, x_)) return false;
-    ParallelFor(0, weight_.rows, RowGrain(weight_.rows, 2),
-                [&](int64_t first, int64_t last) { entry_.rows(planes_, x_, first, last, y); });
+    constexpr int64_t kMaxXRows = 16;
+    const int64_t num_x = x.num_rows();
+    if (num_x > kMaxXRows) return false;
+    x_.resize(static_cast<size_t>(num_x));
+    for (int64_t m = 0; m < num_x; ++m) {
+      if (!entry_.prepare(x.F32() + m * weight_.cols, weight_.cols, x_group_,
+                          x_[static_cast<size_t>(m)])) {
+        return false;
+      }
+    }
+    ParallelFor(0, weight_.rows, RowGrain(weight_.rows, 2), [&](int64_t first, int64_t last) {
+      // Several rows of x: a few rows of W stay in the cache while all of them pass.
+      const int64_t step = num_x == 1 ? last - first : 8;
+      for (int64_t n = first; n < last; n += step) {
+        for (int64_t m = 0; m < num_x; ++m) {
+          entry_.rows(planes_, x_[static_cast<size_t>(m)], n, std::min(n + step, last),
+                      y + m * weight_.rows);
+        }
+      }
+    });
     return true;
   }
 
@@ -300,7 +317,7 @@ class DigitsProduct final : public ProductKernel {
   int64_t x_group_;
   bool a8_;
   std::string what_;
-  DigitsOfX x_;
+  std::vector<DigitsOfX> x_;
 };
 
 }  // namespace

@@ -17,7 +17,8 @@ namespace {
 
 // One line a family that has kernels of its own.
 constexpr std::array kFamilies = {
-    &kPlainKernels, &kAffineKernels, &kBlockKernels, &kFp8Kernels, &kPacked12Kernels,
+    &kPlainKernels, &kAffineKernels,   &kBlockKernels,
+    &kFp8Kernels,   &kPacked12Kernels, &kTurboQuantKernels,
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "assay/kernels/panel_decoder.h"
 
-#include <cstring>
+#include <span>
 
 #include "assay/base/aligned_buffer.h"
 #include "assay/base/error.h"
@@ -34,6 +34,19 @@ class RowDecoder final : public PanelDecoder {
       weight_.format->DecodeRows(weight_, first_row + r, 1,
                                  {out + r * row_stride, static_cast<size_t>(cols)}, rounding_);
     }
+  }
+
+  void DecodeBF16(int64_t first_row, int64_t num_rows, int64_t first_col, int64_t num_cols,
+                  uint16_t* out, int64_t row_stride) const override {
+    // The format's own path to bf16 rounds as the checkpoint does.
+    if (rounding_ != DecodeRounding::kCheckpoint || weight_.dtype == DType::kF16 ||
+        num_cols != weight_.cols || row_stride != num_cols) {
+      PanelDecoder::DecodeBF16(first_row, num_rows, first_col, num_cols, out, row_stride);
+      return;
+    }
+    weight_.format->DecodeRowsTo(
+        weight_, first_row, num_rows, DType::kBF16,
+        std::as_writable_bytes(std::span(out, static_cast<size_t>(num_rows * num_cols))));
   }
 
  private:

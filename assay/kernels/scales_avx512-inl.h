@@ -89,7 +89,7 @@ struct F32Scales {
   }
 };
 
-/// One byte a scale: 2^(byte − 127). Requires bytes 1…254.
+/// One byte a scale: 2^(byte − 127); byte 0 is taken as 0. Requires bytes 0…254.
 struct E8M0Scales {
   static constexpr int64_t kBytes = 1;
 

@@ -60,6 +60,17 @@ TEST(Matmul, EveryFormatWorksWithEveryStrategy) {
   }
 }
 
+TEST(Matmul, FamiliesWithKernelsOfTheirOwnUseThem) {
+  if (ActiveTargetName() != "avx512_dl") GTEST_SKIP() << "on " << ActiveTargetName();
+  for (const char* name : {"affine4g64", "mxfp4", "nvfp4", "mxfp8", "mxint8", "fp8-block128",
+                           "packed12", "tq4g128", "bf16"}) {
+    const EncodedMatrix weight = EncodeRandom(name, 8, 256, DType::kBF16, 1);
+    EXPECT_THAT(MakeMatmul(weight, Strategy::kFused)->Implementation(),
+                testing::Not(testing::HasSubstr("decoded")))
+        << name;
+  }
+}
+
 TEST(Matmul, WrongSizesAreErrors) {
   const EncodedMatrix weight = EncodeRandom("bf16", 4, 32, DType::kBF16, 1);
   const auto matmul = MakeMatmul(weight, Strategy::kFused, {.x_dtype = DType::kF32});

@@ -1,0 +1,413 @@
+#include "assay/kernels/affine_kernels.h"
+#include "assay/kernels/amx_permission.h"
+#include "assay/kernels/simd_avx512.h"
+
+#if ASSAY_HAVE_AVX512
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "assay/base/checked.h"
+#include "assay/base/parallel.h"
+#include "assay/formats/affine.h"
+#include "assay/kernels/scales_avx512-inl.h"
+#include "assay/numeric/element.h"
+
+namespace assay {
+namespace {
+
+// Codes are exact in bf16 and so is x, or its three bf16 terms: a tile product of a block of
+// columns is exact up to f32 summation. Scales and biases are applied to each block's product.
+
+constexpr int64_t kTileRows = 16;  ///< of W; a tile of C has as many
+constexpr int64_t kSlabRows = 32;  ///< two tiles of W share each tile of x
+constexpr int64_t kBlock = 64;     ///< columns under one scale: two tile steps of 32
+constexpr int64_t kChunk = 4;      ///< blocks decoded at a time: 16 KiB of tiles in L1
+constexpr int64_t kTileBytes = 1024;
+constexpr int64_t kMaxTerms = 3;
+constexpr int64_t kMaxXRows = 16;
+constexpr int64_t kMaxColumnTiles = 3;  ///< kMaxXRows · kMaxTerms / 16
+
+struct Weights {
+  const std::byte* codes;
+  const std::byte* scales;
+  const std::byte* biases;
+  int64_t rows;
+  int64_t cols;
+  int64_t row_bytes;
+  int64_t groups;
+  int64_t group;
+};
+
+/// x of one call. Column t · num_x + m of the tiles is term t of row m.
+struct TiledX {
+  AlignedBuffer<uint16_t> tiles;  ///< [block][step][column tile] of 16 pairs × 16 columns × 2
+  AlignedBuffer<float> sums;      ///< [group][column tile · 16]: Σ x of the group, in term 0
+  int64_t num_x = 0;
+  int64_t terms = 0;
+  int64_t column_tiles = 0;
+};
+
+/// Column of the block at position i of step s, as Decode writes it.
+template <int kBits>
+constexpr int64_t ColumnAt(int64_t s, int64_t i) {
+  return kBits == 4 ? 2 * i + s : 32 * s + i;
+}
+
+/// Three bf16 whose sum is x to 24 bits; the last two are 0 when x is a bf16.
+std::array<uint16_t, kMaxTerms> TermsOf(float x) {
+  std::array<uint16_t, kMaxTerms> terms;
+  for (uint16_t& term : terms) {
+    term = FloatToBF16(x);
+    x -= BF16ToFloat(term);
+  }
+  return terms;
+}
+
+/// False when x has values that tiles cannot hold.
+template <int kBits>
+bool PrepareX(const Activations& x, int64_t group, TiledX& out) {
+  // Infinities would meet codes of 0, and tiles flush subnormals.
+  if (!x.AllFinite() || x.HasTiny()) return false;
+  const float* values = x.F32();
+  const int64_t cols = x.cols();
+  const int64_t count = x.num_rows() * cols;
+  bool exact = true;
+  for (int64_t i = 0; i < count; ++i) {
+    if (std::fabs(values[i]) > 0x1p126f) return false;
+    exact = exact && RoundToBF16(values[i]) == values[i];
+  }
+  out.num_x = x.num_rows();
+  out.terms = exact ? 1 : kMaxTerms;
+  out.column_tiles = CeilDiv(out.num_x * out.terms, kTileRows);
+  const int64_t blocks = cols / kBlock;
+  const int64_t block_words = 2 * out.column_tiles * (kTileBytes / 2);
+  out.tiles.Resize(static_cast<size_t>(blocks * block_words));
+  std::fill_n(out.tiles.data(), out.tiles.size(), uint16_t{0});
+  for (int64_t m = 0; m < out.num_x; ++m) {
+    for (int64_t b = 0; b < blocks; ++b) {
+      for (int64_t s = 0; s < 2; ++s) {
+        uint16_t* step = out.tiles.data() + b * block_words + s * out.column_tiles * 512;
+        for (int64_t i = 0; i < 32; ++i) {
+          const auto terms = TermsOf(values[m * cols + b * kBlock + ColumnAt<kBits>(s, i)]);
+          for (int64_t t = 0; t < out.terms; ++t) {
+            const int64_t column = t * out.num_x + m;
+            step[column / 16 * 512 + i / 2 * 32 + column % 16 * 2 + i % 2] =
+                terms[static_cast<size_t>(t)];
+          }
+        }
+      }
+    }
+  }
+  const int64_t groups = cols / group;
+  const int64_t stride = out.column_tiles * 16;
+  out.sums.Resize(static_cast<size_t>(groups * stride));
+  std::fill_n(out.sums.data(), out.sums.size(), 0.0f);
+  for (int64_t m = 0; m < out.num_x; ++m) {
+    for (int64_t g = 0; g < groups; ++g) {
+      double sum = 0;
+      for (int64_t i = 0; i < group; ++i) {
+        sum += static_cast<double>(values[m * cols + g * group + i]);
+      }
+      out.sums[static_cast<size_t>(g * stride + m)] = static_cast<float>(sum);
+    }
+  }
+  return true;
+}
+
+ASSAY_PUSH_TARGET(ASSAY_AVX512_FEATURES ",avx512bf16,amx-tile,amx-bf16")
+
+struct alignas(64) TileConfig {
+  uint8_t palette = 1;
+  uint8_t start_row = 0;
+  uint8_t reserved[14] = {};
+  uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+};
+
+/// Codes of one block as bf16 words, two steps of 32.
+template <int kBits>
+struct CodeDecoder {
+  CodeDecoder() {
+    alignas(64) std::array<uint16_t, 64> words;
+    for (size_t i = 0; i < 64; ++i) {
+      const size_t code = kBits >= 6 ? i : i % (size_t{1} << (kBits < 6 ? kBits : 5));
+      words[i] = FloatToBF16(static_cast<float>(code));
+    }
+    low = _mm512_load_si512(words.data());
+    high = _mm512_load_si512(words.data() + 32);
+    alignas(64) std::array<uint8_t, 64> index{};
+    for (size_t i = 0; i < 64; ++i) {
+      const size_t byte = i % 8;
+      index[i] = static_cast<uint8_t>(i / 8 * kBits + (byte < kBits ? byte : 0));
+    }
+    spread = _mm512_load_si512(index.data());
+    uint64_t counts = 0;
+    for (uint64_t i = 0; i < 8; ++i) counts |= (i * (kBits == 8 ? 0 : kBits)) << (8 * i);
+    shifts = _mm512_set1_epi64(static_cast<int64_t>(counts));
+  }
+
+  void Decode(const std::byte* at, std::byte* step0, std::byte* step1) const {
+    if constexpr (kBits == 4) {
+      // The permute reads 5 bits of each word: the 16 entries stand twice, no mask.
+      const __m512i words =
+          _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(at)));
+      _mm512_store_si512(step0, _mm512_permutexvar_epi16(words, low));
+      _mm512_store_si512(step1, _mm512_permutexvar_epi16(_mm512_srli_epi16(words, 4), low));
+    } else if constexpr (kBits == 8) {
+      Store8(at, step0);
+      Store8(at + 32, step1);
+    } else {
+      constexpr __mmask64 kLoad = (__mmask64{1} << (kBits * 8)) - 1;
+      const __m512i bytes = _mm512_multishift_epi64_epi8(
+          shifts, _mm512_permutexvar_epi8(spread, _mm512_maskz_loadu_epi8(kLoad, at)));
+      _mm512_store_si512(step0, LookUp(_mm512_castsi512_si256(bytes)));
+      _mm512_store_si512(step1, LookUp(_mm512_extracti64x4_epi64(bytes, 1)));
+    }
+  }
+
+  /// Upper bits of the bytes are junk; the permutes ignore those beyond their table.
+  __m512i LookUp(__m256i bytes) const {
+    const __m512i words = _mm512_cvtepu8_epi16(bytes);
+    if constexpr (kBits == 6) return _mm512_permutex2var_epi16(low, words, high);
+    return _mm512_permutexvar_epi16(words, low);
+  }
+
+  /// Integers of 8 bits are exact in bf16: the upper half of their f32.
+  static void Store8(const std::byte* at, std::byte* out) {
+    const auto* bytes = reinterpret_cast<const __m128i*>(at);
+    const __m512 first = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(bytes)));
+    const __m512 second = _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(bytes + 1)));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(out),
+                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(first), 16)));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(out + 32),
+                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(second), 16)));
+  }
+
+  __m512i low;
+  __m512i high;
+  __m512i spread;
+  __m512i shifts;
+};
+
+/// What a thread works in.
+struct Workspace {
+  alignas(64) std::byte a[2 * kChunk * 2 * kTileBytes];     ///< [row tile][block][step]
+  alignas(64) float c[kChunk * kMaxColumnTiles * 2 * 256];  ///< [block][column tile][row tile]
+  alignas(64) float sums[kSlabRows * kMaxColumnTiles * 16];
+  AlignedBuffer<float> scales;  ///< [row][group]
+  AlignedBuffer<float> biases;
+};
+
+template <typename Scales>
+void WidenRows(const std::byte* plane, int64_t groups, int64_t rows, float* out) {
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t g = 0; g < groups; g += 16) {
+      const int64_t left = groups - g;
+      const auto mask = static_cast<__mmask16>(left >= 16 ? 0xFFFF : (1 << left) - 1);
+      _mm512_mask_storeu_ps(out + r * groups + g, mask,
+                            Scales::Load16(plane + (r * groups + g) * Scales::kBytes, mask));
+    }
+  }
+}
+
+template <int kBits>
+void DecodeChunk(const Weights& w, const CodeDecoder<kBits>& decoder, int64_t row, int64_t rows,
+                 int64_t block, int64_t blocks, Workspace& work) {
+  constexpr int64_t kBlockBytes = kBlock * kBits / 8;
+  // Two chunks ahead in the row, or in the row of the next slab.
+  constexpr int64_t kAhead = 2 * kChunk;
+  const int64_t row_blocks = w.cols / kBlock;
+  const int64_t next = block + kAhead < row_blocks
+                           ? (block + kAhead) * kBlockBytes
+                           : kSlabRows * w.row_bytes + (block + kAhead - row_blocks) * kBlockBytes;
+  for (int64_t r = 0; r < rows; ++r) {
+    const std::byte* at = w.codes + (row + r) * w.row_bytes;
+    for (int64_t b = 0; b < kChunk * kBlockBytes; b += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(at + next + b), _MM_HINT_T0);
+    }
+    at += block * kBlockBytes;
+    std::byte* out = work.a + r / kTileRows * (kChunk * 2 * kTileBytes) + r % kTileRows * 64;
+    for (int64_t b = 0; b < blocks; ++b) {
+      decoder.Decode(at + b * kBlockBytes, out + b * 2 * kTileBytes,
+                     out + (b * 2 + 1) * kTileBytes);
+    }
+  }
+}
+
+inline void MultiplyChunk(const TiledX& x, int64_t block, int64_t blocks, Workspace& work) {
+  const int64_t block_words = 2 * x.column_tiles * 512;
+  for (int64_t b = 0; b < blocks; ++b) {
+    const std::byte* a = work.a + b * 2 * kTileBytes;
+    const uint16_t* x_block = x.tiles.data() + (block + b) * block_words;
+    for (int64_t c = 0; c < x.column_tiles; ++c) {
+      _tile_zero(0);
+      _tile_zero(1);
+      _tile_loadd(2, x_block + c * 512, 64);
+      _tile_loadd(3, x_block + (x.column_tiles + c) * 512, 64);
+      _tile_loadd(4, a, 64);
+      _tile_loadd(5, a + kChunk * 2 * kTileBytes, 64);
+      _tile_dpbf16ps(0, 4, 2);
+      _tile_dpbf16ps(1, 5, 2);
+      _tile_loadd(6, a + kTileBytes, 64);
+      _tile_loadd(7, a + kChunk * 2 * kTileBytes + kTileBytes, 64);
+      _tile_dpbf16ps(0, 6, 3);
+      _tile_dpbf16ps(1, 7, 3);
+      float* out = work.c + (b * kMaxColumnTiles + c) * 512;
+      _tile_stored(0, out, 64);
+      _tile_stored(1, out + 256, 64);
+    }
+  }
+}
+
+inline void ScaleChunk(const Weights& w, const TiledX& x, int64_t rows, int64_t block,
+                       int64_t blocks, Workspace& work) {
+  const int64_t stride = x.column_tiles * 16;
+  for (int64_t c = 0; c < x.column_tiles; ++c) {
+    for (int64_t r = 0; r < rows; ++r) {
+      float* sum_at = work.sums + (r * kMaxColumnTiles + c) * 16;
+      __m512 sum = _mm512_load_ps(sum_at);
+      for (int64_t b = 0; b < blocks; ++b) {
+        const int64_t group = (block + b) * kBlock / w.group;
+        const __m512 product = _mm512_load_ps(work.c + (b * kMaxColumnTiles + c) * 512 + r * 16);
+        const float scale = work.scales[static_cast<size_t>(r * w.groups + group)];
+        sum = _mm512_fmadd_ps(product, _mm512_set1_ps(scale), sum);
+        if ((block + b) * kBlock % w.group == 0) {
+          const float bias = work.biases[static_cast<size_t>(r * w.groups + group)];
+          const __m512 x_sum = _mm512_load_ps(x.sums.data() + group * stride + c * 16);
+          sum = _mm512_fmadd_ps(x_sum, _mm512_set1_ps(bias), sum);
+        }
+      }
+      _mm512_store_ps(sum_at, sum);
+    }
+  }
+}
+
+template <int kBits, typename Scales>
+void Rows(const Weights& w, const TiledX& x, int64_t first, int64_t last, float* y) {
+  thread_local Workspace work;
+  work.scales.Resize(static_cast<size_t>(kSlabRows * w.groups));
+  work.biases.Resize(static_cast<size_t>(kSlabRows * w.groups));
+  std::memset(work.a, 0, sizeof(work.a));
+  const TileConfig config;
+  // gcc takes the instruction to read 8 bytes only, and drops the stores of the others.
+  asm volatile("" : : "r"(&config) : "memory");
+  _tile_loadconfig(&config);
+  const CodeDecoder<kBits> decoder;
+  const int64_t row_blocks = w.cols / kBlock;
+  for (int64_t row = first; row < last; row += kSlabRows) {
+    const int64_t rows = std::min(kSlabRows, last - row);
+    const int64_t scale_bytes = w.groups * Scales::kBytes;
+    WidenRows<Scales>(w.scales + row * scale_bytes, w.groups, rows, work.scales.data());
+    WidenRows<Scales>(w.biases + row * scale_bytes, w.groups, rows, work.biases.data());
+    for (int64_t b = 0; b < kSlabRows * scale_bytes; b += 64) {
+      const int64_t next = (row + kSlabRows) * scale_bytes + b;
+      _mm_prefetch(reinterpret_cast<const char*>(w.scales + next), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(w.biases + next), _MM_HINT_T0);
+    }
+    std::memset(work.sums, 0, sizeof(work.sums));
+    for (int64_t block = 0; block < row_blocks; block += kChunk) {
+      const int64_t blocks = std::min(kChunk, row_blocks - block);
+      DecodeChunk(w, decoder, row, rows, block, blocks, work);
+      MultiplyChunk(x, block, blocks, work);
+      ScaleChunk(w, x, rows, block, blocks, work);
+    }
+    for (int64_t r = 0; r < rows; ++r) {
+      const float* sums = work.sums + r * kMaxColumnTiles * 16;
+      for (int64_t m = 0; m < x.num_x; ++m) {
+        float sum = sums[m];
+        for (int64_t t = 1; t < x.terms; ++t) sum += sums[t * x.num_x + m];
+        y[m * w.rows + row + r] = sum;
+      }
+    }
+  }
+  _tile_release();
+}
+
+ASSAY_AVX512_END
+
+struct Entry {
+  bool (*prepare)(const Activations& x, int64_t group, TiledX& out);
+  void (*rows)(const Weights& w, const TiledX& x, int64_t first, int64_t last, float* y);
+};
+
+template <int kBits>
+Entry EntryFor(DType dtype) {
+  if (dtype == DType::kBF16) return {PrepareX<kBits>, Rows<kBits, BF16Scales>};
+  if (dtype == DType::kF16) return {PrepareX<kBits>, Rows<kBits, F16Scales>};
+  return {PrepareX<kBits>, Rows<kBits, F32Scales>};
+}
+
+Entry EntryFor(int bits, DType dtype) {
+  if (bits == 2) return EntryFor<2>(dtype);
+  if (bits == 3) return EntryFor<3>(dtype);
+  if (bits == 4) return EntryFor<4>(dtype);
+  if (bits == 5) return EntryFor<5>(dtype);
+  if (bits == 6) return EntryFor<6>(dtype);
+  return EntryFor<8>(dtype);
+}
+
+class AffineTiles final : public ProductKernel {
+ public:
+  AffineTiles(const EncodedMatrix& weight, const AffineFormat& format)
+      : weight_(weight),
+        bits_(format.bits()),
+        entry_(EntryFor(bits_, weight.dtype)),
+        planes_{weight_.Get("codes").bytes().data(),
+                weight_.Get("scales").bytes().data(),
+                weight_.Get("biases").bytes().data(),
+                weight.rows,
+                weight.cols,
+                weight.cols * bits_ / 8,
+                weight.cols / format.group_size(),
+                format.group_size()} {}
+
+  std::string Name() const override {
+    return fmt::format("affine{} codes in bf16 tiles, AMX", bits_);
+  }
+
+  Accuracy Bound() const override {
+    // A block's 64 products, the blocks, biases, terms.
+    return {false, (static_cast<double>(weight_.cols) / 32 + 96) * 0x1p-24, 1,
+            "(K/32 + 96) · 2^-24"};
+  }
+
+  bool Run(const Activations& x, float* y) override {
+    if (x.num_rows() < 2 || x.num_rows() > kMaxXRows) return false;
+    if (!entry_.prepare(x, planes_.group, x_)) return false;
+    ParallelFor(0, weight_.rows, RowGrain(weight_.rows, kSlabRows),
+                [&](int64_t first, int64_t last) { entry_.rows(planes_, x_, first, last, y); });
+    return true;
+  }
+
+ private:
+  EncodedMatrix weight_;
+  int bits_;
+  Entry entry_;
+  Weights planes_;
+  TiledX x_;
+};
+
+}  // namespace
+
+std::unique_ptr<ProductKernel> MakeAffineTiles(const EncodedMatrix& weight) {
+  const auto* format = dynamic_cast<const AffineFormat*>(weight.format.get());
+  if (format == nullptr || format->group_size() % kBlock != 0 || !HasAmxBF16()) return nullptr;
+  return std::make_unique<AffineTiles>(weight, *format);
+}
+
+}  // namespace assay
+
+#else
+
+namespace assay {
+
+std::unique_ptr<ProductKernel> MakeAffineTiles(const EncodedMatrix&) { return nullptr; }
+
+}  // namespace assay
+
+#endif
