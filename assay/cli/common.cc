@@ -6,13 +6,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 #include <vector>
 
 #include "assay/base/error.h"
+#include "assay/base/output_file.h"
 #include "assay/base/parallel.h"
 #include "assay/base/target.h"
+#include "assay/checkpoint/mapped_file.h"
 #include "assay/cli/command.h"
 
 namespace assay::cli {
@@ -23,19 +24,6 @@ constexpr size_t kDefaultWidth = 100;
 bool SameFile(const std::string& a, const std::string& b) {
   std::error_code ignored;
   return a == b || std::filesystem::equivalent(a, b, ignored);
-}
-
-// Writes beside the target and renames, so that a reader never sees half a report.
-void WriteReport(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".partial";
-  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
-  if (!file || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    const std::string reason = std::strerror(errno);
-    std::remove(temporary.c_str());
-    ThrowInput("{}: report cannot be written: {}", path, reason);
-  }
 }
 
 }  // namespace
@@ -107,7 +95,9 @@ void Note(const CommonOptions& common, std::string_view text) {
 
 void Emit(const CommonOptions& common, const Json& report, std::string_view text) {
   const std::string json = Serialise(report);
-  if (!common.report_path.empty()) WriteReport(common.report_path, json);
+  // No figure out of a file that became shorter while it was read.
+  MappedFile::VerifyAll();
+  if (!common.report_path.empty()) WriteFile(common.report_path, json);
   Print(common.json ? std::string_view(json) : text);
   if (!common.report_path.empty()) {
     Note(common, fmt::format("{} written ({})", common.report_path,
