@@ -7,9 +7,7 @@ namespace {
 
 // One line a command, in the order of --help.
 constexpr std::array kCommands = {
-    &kFormatsCommand,
-    &kCompletionCommand,
-    &kManCommand,
+    &kInspectCommand, &kFormatsCommand, &kFidelityCommand, &kCompletionCommand, &kManCommand,
 };
 
 }  // namespace

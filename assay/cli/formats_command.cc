@@ -66,7 +66,7 @@ void PrintCatalogue(const CommonOptions& common) {
   Table table(
       {{"format", Align::kLeft}, {"bits/w"}, {"what it is", Align::kLeft, Shorten::kRight}});
   for (const FormatFamily* family : FormatCatalogue()) {
-    table.AddHeading(fmt::format("{}: {}", family->name, family->grammar));
+    table.AddHeading(fmt::format("{}: {}", family->name, family->summary));
     for (const std::string& name : family->names()) {
       const FormatPtr format = Format::Parse(name);
       table.AddRow({"  " + name, BitsOf(*format), format->Summary()});

@@ -179,7 +179,7 @@ std::string Table::Render(const TableStyle& style) const {
   EndLine(out, line);
   for (const Row& row : rows_) {
     if (row.cells.empty()) {
-      AppendPadded(line, ShortenLeft(row.heading, std::max<size_t>(style.width, 1)), 0,
+      AppendPadded(line, ShortenRight(row.heading, std::max<size_t>(style.width, 1)), 0,
                    Align::kLeft, style.colours ? ColourOf(Emphasis::kBold) : "");
       EndLine(out, line);
       continue;

@@ -1,0 +1,319 @@
+#include "assay/studies/fidelity.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "assay/base/error.h"
+#include "assay/base/glob.h"
+#include "assay/base/text.h"
+#include "assay/checkpoint/model.h"
+#include "assay/studies/fidelity_matrix.h"
+#include "assay/tensor/matrix_view.h"
+
+namespace assay {
+namespace {
+
+// A timing is repeated while all its samples together took less than this: small matrices get
+// their medians, and large ones do not multiply the time of a study.
+constexpr double kTimingBudgetMs = 10;
+
+template <typename Body>
+void Repeat(int repeats, TimingSamples& samples, const Body& body) {
+  double total = 0;
+  for (const TimingSample& sample : samples.samples()) total += sample.ms;
+  while (static_cast<int>(samples.samples().size()) < repeats && total < kTimingBudgetMs) {
+    const Stopwatch stopwatch;
+    body();
+    const double ms = stopwatch.Milliseconds();
+    samples.Add(ms);
+    total += ms;
+  }
+}
+
+// One matrix as it is encoded from: the stored plane of a plain weight, or a decoded copy.
+struct SourceMatrix {
+  Tensor values;
+  int64_t rows;
+  int64_t cols;
+
+  MatrixView View() const { return {values.view(), rows, cols}; }
+};
+
+SourceMatrix LoadSource(const Weight& weight, int64_t index) {
+  const EncodedMatrix encoded = weight.Encoded(index);
+  if (weight.plain()) return {encoded.planes.at(0).tensor, weight.rows(), weight.cols()};
+  Tensor decoded = Tensor::Allocate(weight.dtype(), Shape{weight.rows(), weight.cols()});
+  weight.format()->DecodeRowsTo(encoded, 0, weight.rows(), weight.dtype(),
+                                decoded.mutable_bytes());
+  return {decoded, weight.rows(), weight.cols()};
+}
+
+std::string ComponentOf(const std::string& name) { return name.substr(0, name.find('.')); }
+
+class Study {
+ public:
+  explicit Study(const FidelityOptions& options)
+      : options_(options), model_(Model::Open(options.model)) {
+    report_.options = options;
+    for (const std::string& name : options.formats) formats_.push_back(Format::Parse(name));
+    if (!options.against.empty()) copy_.emplace(Model::Open(options.against));
+    if (formats_.empty() && !copy_) {
+      ThrowUsage("nothing to measure: expected --format or --against");
+    }
+    if (!options.activations.empty()) {
+      activations_ = LoadedActivations(options.activations);
+    } else if (options.tokens > 0) {
+      activations_ = SyntheticActivations(options.tokens, options.seed);
+    }
+    if (activations_) report_.activation_tokens = activations_->num_tokens();
+  }
+
+  FidelityReport Run() {
+    const Stopwatch stopwatch;
+    SelectWeights();
+    int64_t done = 0;
+    Progress progress{0, static_cast<int64_t>(weights_.size()), 0, 0};
+    for (const Weight* weight : weights_) progress.num_bytes += weight->num_bytes();
+    for (const Weight* weight : weights_) {
+      if (options_.progress) options_.progress(progress);
+      for (int64_t index = 0; index < weight->stack(); ++index) MeasureMatrix(*weight, index);
+      progress.items_done = ++done;
+      progress.bytes_done += weight->num_bytes();
+    }
+    if (options_.progress) options_.progress(progress);
+    model_.Verify();
+    if (copy_) copy_->Verify();
+    if (!options_.activations.empty() && !any_width_fits_) {
+      ThrowUsage("{}: no weight has the activations' width", options_.activations);
+    }
+    AddTotals();
+    report_.seconds = stopwatch.Seconds();
+    return std::move(report_);
+  }
+
+ private:
+  void SelectWeights() {
+    std::set<std::string> used;
+    for (const Weight& weight : model_.Weights()) {
+      used.insert(weight.tensor_names().begin(), weight.tensor_names().end());
+      if (!options_.tensors.empty() && !GlobMatchAny(options_.tensors, weight.name())) continue;
+      if (weight.num_values() == 0) {
+        report_.skipped.push_back({weight.name(), "", "it is empty", 0});
+        continue;
+      }
+      weights_.push_back(&weight);
+      ++report_.num_weights;
+      report_.num_values += weight.num_values();
+    }
+    if (weights_.empty()) {
+      ThrowUsage(
+          "{}: no weight to measure{}", options_.model,
+          options_.tensors.empty() ? ": it holds no 2-D or 3-D floating tensor" : " fits --tensor");
+    }
+    report_.num_tensors = static_cast<int64_t>(model_.Tensors().size());
+    for (const StoredTensor& tensor : model_.Tensors()) {
+      const int64_t num_bytes = tensor.shape.CheckedNumBytes(tensor.dtype).value_or(0);
+      report_.model_bytes += num_bytes;
+      if (used.contains(tensor.name)) continue;
+      ++report_.kept_tensors;
+      report_.kept_bytes += num_bytes;
+    }
+    report_.notes = model_.Notes();
+    const std::vector<std::string>& notes = model_.WeightNotes();
+    report_.notes.insert(report_.notes.end(), notes.begin(), notes.end());
+  }
+
+  const std::vector<int64_t>& RowsOf(int64_t rows) {
+    const auto [entry, is_new] = rows_.try_emplace(rows);
+    if (is_new) {
+      entry->second = EvenRows(rows, options_.rows);
+      if (static_cast<int64_t>(entry->second.size()) < rows) {
+        report_.sampled_rows.emplace_back(rows, entry->second);
+      }
+    }
+    return entry->second;
+  }
+
+  FidelityResult Describe(const Weight& weight, int64_t index, const FormatPtr& format) {
+    FidelityResult result;
+    result.tensor = weight.name();
+    result.component = ComponentOf(weight.name());
+    result.matrix = weight.stacked() ? index : -1;
+    result.source_shape = Shape{weight.rows(), weight.cols()};
+    result.source = weight.format()->Name();
+    result.format = format->Name();
+    result.sample_rows = static_cast<int64_t>(RowsOf(weight.rows()).size());
+    if (!weight.plain()) {
+      result.notes.push_back(fmt::format("source decoded from {}", weight.format()->Name()));
+    }
+    return result;
+  }
+
+  void Measure(FidelityResult result, const EncodedMatrix& encoded, MatrixComparison& comparison,
+               const FidelityActivations* activations) {
+    result.num_bytes = encoded.NumBytes();
+    result.bits_per_weight = 8.0 * static_cast<double>(result.num_bytes) /
+                             static_cast<double>(encoded.rows * encoded.cols);
+    const MatrixErrors errors =
+        comparison.Compare([&](int64_t first, int64_t count, std::span<float> out) {
+          encoded.format->DecodeRows(encoded, first, count, out);
+        });
+    result.weight = errors.weight;
+    result.matmul = errors.matmul;
+    if (activations != nullptr && options_.repeats > 0) {
+      const std::unique_ptr<Matmul> matmul = MakeMatmul(encoded, options_.strategy);
+      const int64_t tokens = activations->packed.m();
+      std::vector<float> y(static_cast<size_t>(tokens * encoded.rows));
+      Repeat(options_.repeats, result.product, [&] {
+        matmul->Run(tokens, std::as_bytes(std::span(activations->words)),
+                    std::as_writable_bytes(std::span(y)));
+      });
+      result.implementation = matmul->Implementation();
+    }
+    report_.results.push_back(std::move(result));
+  }
+
+  void MeasureMatrix(const Weight& weight, int64_t index) {
+    const SourceMatrix source = LoadSource(weight, index);
+    const MatrixView view = source.View();
+    const FidelityActivations* activations =
+        activations_ ? activations_->ForWidth(weight.cols()) : nullptr;
+    any_width_fits_ = any_width_fits_ || activations != nullptr;
+    MatrixComparison comparison(
+        RowsOf(weight.rows()), weight.cols(),
+        [&](int64_t first, int64_t count, std::span<float> out) {
+          view.ReadRows(first, count, out);
+        },
+        activations);
+    for (const FormatPtr& format : formats_) {
+      if (const auto reason = format->WhyNot(weight.rows(), weight.cols(), view.dtype())) {
+        if (index == 0) {
+          report_.skipped.push_back({weight.name(), format->Name(), *reason, weight.num_bytes()});
+        }
+        continue;
+      }
+      FidelityResult result = Describe(weight, index, format);
+      NoteWidth(result, activations);
+      const EncodeOptions encode_options{weight.name(), {}};
+      const Stopwatch stopwatch;
+      const EncodedMatrix encoded = format->Encode(view, encode_options);
+      result.encode.Add(stopwatch.Milliseconds());
+      Repeat(options_.repeats, result.encode, [&] { format->Encode(view, encode_options); });
+      Measure(std::move(result), encoded, comparison, activations);
+    }
+    if (copy_) MeasureCopy(weight, index, comparison, activations);
+  }
+
+  void MeasureCopy(const Weight& weight, int64_t index, MatrixComparison& comparison,
+                   const FidelityActivations* activations) {
+    const Weight* copy = copy_->FindWeight(weight.name());
+    const auto skip = [&](std::string reason) {
+      if (index == 0) {
+        report_.skipped.push_back({weight.name(), "against", std::move(reason), 0});
+      }
+    };
+    if (copy == nullptr) return skip("the copy has no such weight");
+    if (copy->rows() != weight.rows() || copy->cols() != weight.cols() ||
+        copy->stack() != weight.stack()) {
+      return skip(fmt::format("the copy's shape is {}, not {}", copy->PlainShape().ToString(),
+                              weight.PlainShape().ToString()));
+    }
+    FidelityResult result = Describe(weight, index, copy->format());
+    result.against = true;
+    NoteWidth(result, activations);
+    for (const std::string& note : copy->notes()) result.notes.push_back(note);
+    Measure(std::move(result), copy->Encoded(index), comparison, activations);
+  }
+
+  void NoteWidth(FidelityResult& result, const FidelityActivations* activations) const {
+    if (activations == nullptr && activations_) {
+      result.notes.push_back(
+          fmt::format("no product: the activations are not {} wide", result.source_shape[1]));
+    }
+  }
+
+  void AddTotals() {
+    std::vector<std::string> names;
+    for (const FormatPtr& format : formats_) names.push_back(format->Name());
+    if (copy_) names.push_back("against");
+    for (const std::string& name : names) {
+      const bool against = copy_ && name == "against";
+      report_.totals.push_back(TotalOf(name, against));
+    }
+  }
+
+  FidelityTotal TotalOf(const std::string& name, bool against) const {
+    FidelityTotal total;
+    total.format = name;
+    double d2 = 0, b2 = 0, product_d2 = 0, product_b2 = 0;
+    bool has_products = false;
+    for (size_t i = 0; i < report_.results.size(); ++i) {
+      const FidelityResult& result = report_.results[i];
+      if (result.against != against || (!against && result.format != name)) continue;
+      const auto params = static_cast<double>(result.num_values());
+      ++total.num_matrices;
+      total.num_values += result.num_values();
+      total.num_bytes += result.num_bytes;
+      total.encode_ms += result.encode.Median();
+      total.matmul_ms += result.product.Median();
+      d2 += params * result.weight.rmse * result.weight.rmse;
+      b2 += params * result.weight.rhs_rms * result.weight.rhs_rms;
+      total.worst_by_weight.push_back(i);
+      if (!result.matmul) continue;
+      has_products = true;
+      product_d2 += params * result.matmul->rmse * result.matmul->rmse;
+      product_b2 += params * result.matmul->rhs_rms * result.matmul->rhs_rms;
+      total.worst_by_matmul.push_back(i);
+    }
+    const auto relative = [](double d, double b) -> std::optional<double> {
+      if (d == 0) return 0.0;
+      if (b == 0) return std::nullopt;
+      return std::sqrt(d / b);
+    };
+    if (total.num_matrices > 0) {
+      total.bits_per_weight =
+          8.0 * static_cast<double>(total.num_bytes) / static_cast<double>(total.num_values);
+      total.weight_relative_rmse = relative(d2, b2);
+      if (total.weight_relative_rmse.value_or(0) > 0) {
+        total.sqnr_db = -20.0 * std::log10(*total.weight_relative_rmse);
+      }
+    }
+    if (has_products) total.matmul_relative_rmse = relative(product_d2, product_b2);
+    KeepWorst(total.worst_by_weight,
+              [](const FidelityResult& result) { return result.weight.relative_rmse; });
+    KeepWorst(total.worst_by_matmul,
+              [](const FidelityResult& result) { return result.matmul->relative_rmse; });
+    return total;
+  }
+
+  template <typename Figure>
+  void KeepWorst(std::vector<size_t>& indices, const Figure& figure) const {
+    constexpr size_t kWorst = 5;
+    // A figure without a value (an error where the reference is 0) is worse than any number.
+    const auto value = [&](size_t i) {
+      return figure(report_.results[i]).value_or(std::numeric_limits<double>::infinity());
+    };
+    std::stable_sort(indices.begin(), indices.end(),
+                     [&](size_t a, size_t b) { return value(a) > value(b); });
+    if (indices.size() > kWorst) indices.resize(kWorst);
+  }
+
+  const FidelityOptions& options_;
+  Model model_;
+  std::optional<Model> copy_;
+  std::vector<FormatPtr> formats_;
+  std::unique_ptr<ActivationSource> activations_;
+  std::vector<const Weight*> weights_;
+  std::map<int64_t, std::vector<int64_t>> rows_;
+  bool any_width_fits_ = false;
+  FidelityReport report_;
+};
+
+}  // namespace
+
+FidelityReport RunFidelity(const FidelityOptions& options) { return Study(options).Run(); }
+
+}  // namespace assay

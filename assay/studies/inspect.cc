@@ -1,0 +1,99 @@
+#include "assay/studies/inspect.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <set>
+
+#include "assay/checkpoint/model.h"
+
+namespace assay {
+namespace {
+
+std::string LowerName(DType dtype) {
+  std::string name(NameOf(dtype));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name;
+}
+
+InspectedTensor OfWeight(const Weight& weight) {
+  InspectedTensor tensor;
+  tensor.name = weight.name();
+  tensor.kind = weight.format()->Name();
+  tensor.dtype = LowerName(weight.dtype());
+  tensor.is_weight = true;
+  tensor.is_encoded = !weight.plain();
+  tensor.stored = weight.tensor_names();
+  tensor.shape = weight.PlainShape();
+  tensor.num_values = weight.num_values();
+  tensor.num_bytes = weight.num_bytes();
+  tensor.notes = weight.notes();
+  return tensor;
+}
+
+InspectedTensor OfStored(const StoredTensor& stored) {
+  InspectedTensor tensor;
+  tensor.name = stored.name;
+  tensor.kind = tensor.dtype = LowerName(stored.dtype);
+  tensor.stored = {stored.name};
+  tensor.shape = stored.shape;
+  tensor.num_values = stored.shape.CheckedNumElements().value_or(0);
+  tensor.num_bytes = stored.shape.CheckedNumBytes(stored.dtype).value_or(0);
+  return tensor;
+}
+
+}  // namespace
+
+double InspectedKind::BitsPerWeight() const {
+  return num_values == 0 ? 0
+                         : 8.0 * static_cast<double>(num_bytes) / static_cast<double>(num_values);
+}
+
+InspectReport InspectModel(const std::string& path) {
+  const Model model = Model::Open(path);
+  InspectReport report;
+  report.path = path;
+  for (const ContainerPtr& file : model.Files()) {
+    ++report.num_files;
+    report.num_file_bytes += file->num_file_bytes();
+  }
+  report.num_stored_tensors = static_cast<int64_t>(model.Tensors().size());
+  std::set<std::string_view> used;
+  for (const Weight& weight : model.Weights()) {
+    used.insert(weight.tensor_names().begin(), weight.tensor_names().end());
+    report.tensors.push_back(OfWeight(weight));
+  }
+  for (const StoredTensor& stored : model.Tensors()) {
+    if (!used.contains(stored.name)) report.tensors.push_back(OfStored(stored));
+  }
+  std::sort(report.tensors.begin(), report.tensors.end(),
+            [](const InspectedTensor& a, const InspectedTensor& b) { return a.name < b.name; });
+
+  // Encoded kinds first: they are what one looks for.
+  std::map<std::pair<bool, std::string>, InspectedKind> kinds;
+  report.total.kind = "total";
+  for (const InspectedTensor& tensor : report.tensors) {
+    InspectedKind& kind = kinds[{!tensor.is_encoded, tensor.kind}];
+    kind.kind = tensor.kind;
+    for (InspectedKind* sum : {&kind, &report.total}) {
+      ++sum->num_tensors;
+      sum->num_values += tensor.num_values;
+      sum->num_bytes += tensor.num_bytes;
+    }
+  }
+  std::vector<std::pair<bool, InspectedKind>> ordered;
+  for (const auto& [key, kind] : kinds) ordered.emplace_back(key.first, kind);
+  std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) {
+    if (a.first != b.first) return !a.first;
+    return a.second.num_bytes > b.second.num_bytes;
+  });
+  for (auto& [is_plain, kind] : ordered) report.kinds.push_back(std::move(kind));
+
+  report.notes = model.Notes();
+  const std::vector<std::string>& notes = model.WeightNotes();
+  report.notes.insert(report.notes.end(), notes.begin(), notes.end());
+  return report;
+}
+
+}  // namespace assay
