@@ -66,21 +66,40 @@ HWY_INLINE float Norm(const float* HWY_RESTRICT values, size_t count) {
   return std::sqrt(((r[0] + r[1]) + (r[2] + r[3])) + ((r[4] + r[5]) + (r[6] + r[7])));
 }
 
+// Walsh–Hadamard transform of a group held in vectors.
+template <size_t kVectors, class DF>
+HWY_INLINE void Transform(DF df, hn::Vec<DF> (&v)[kVectors]) {
+  for (size_t i = 0; i < kVectors; ++i) v[i] = base::TransformLanes(df, v[i]);
+  for (size_t stride = 1; stride < kVectors; stride *= 2) {
+    for (size_t i = 0; i < kVectors; ++i) {
+      if ((i & stride) != 0) continue;
+      const auto a = v[i];
+      const auto b = v[i + stride];
+      v[i] = hn::Add(a, b);
+      v[i + stride] = hn::Sub(a, b);
+    }
+  }
+}
+
+template <class DF>
+HWY_INLINE hn::Vec<DF> LoadSigns(DF df, const int8_t* signs) {
+  const hn::RebindToSigned<DF> di;
+  return hn::ConvertTo(df, hn::PromoteTo(di, hn::LoadU(hn::Rebind<int8_t, DF>(), signs)));
+}
+
 // values · signs, transformed, over √kGroup.
 template <size_t kGroup>
 HWY_INLINE void Rotate(const int8_t* HWY_RESTRICT signs, float* HWY_RESTRICT values) {
   const hn::ScalableTag<float> df;
-  const hn::RebindToSigned<decltype(df)> di;
-  const hn::Rebind<int8_t, decltype(df)> d8;
-  for (size_t i = 0; i < kGroup; i += hn::Lanes(df)) {
-    const auto sign = hn::ConvertTo(df, hn::PromoteTo(di, hn::LoadU(d8, signs + i)));
-    hn::Store(hn::Mul(hn::Load(df, values + i), sign), df, values + i);
+  constexpr size_t kLanes = hn::MaxLanes(hn::ScalableTag<float>());
+  constexpr size_t kVectors = kGroup / kLanes;
+  hn::Vec<decltype(df)> v[kVectors];
+  for (size_t i = 0; i < kVectors; ++i) {
+    v[i] = hn::Mul(hn::Load(df, values + i * kLanes), LoadSigns(df, signs + i * kLanes));
   }
-  base::WalshHadamardFixed<kGroup>(df, values);
+  Transform(df, v);
   const auto root = hn::Set(df, std::sqrt(static_cast<float>(kGroup)));
-  for (size_t i = 0; i < kGroup; i += hn::Lanes(df)) {
-    hn::Store(hn::Div(hn::Load(df, values + i), root), df, values + i);
-  }
+  for (size_t i = 0; i < kVectors; ++i) hn::Store(hn::Div(v[i], root), df, values + i * kLanes);
 }
 
 HWY_INLINE void Rotate(size_t group, const int8_t* signs, float* values) {
@@ -89,23 +108,40 @@ HWY_INLINE void Rotate(size_t group, const int8_t* signs, float* values) {
   Rotate<128>(signs, values);
 }
 
-// Index of each value: how many boundaries are strictly below value / norm.
+// How many of the boundaries are strictly below each y.
+template <size_t kLevels, class DF>
+HWY_INLINE hn::Vec<hn::RebindToSigned<DF>> CountBelow(DF df, const float* HWY_RESTRICT boundaries,
+                                                      hn::Vec<DF> y) {
+  const hn::RebindToSigned<DF> di;
+  auto code = hn::Zero(di);
+  if constexpr (kLevels == 16 && hn::MaxLanes(DF()) == 16) {
+    // All 15 fit a vector: binary search, the answer's highest bit first.
+    const auto table = hn::Load(df, boundaries);
+    for (int32_t step = 8; step != 0; step /= 2) {
+      const auto probe = hn::IndicesFromVec(df, hn::Add(code, hn::Set(di, step - 1)));
+      const auto above = hn::Lt(hn::TableLookupLanes(table, probe), y);
+      code = hn::IfThenElse(hn::RebindMask(di, above), hn::Add(code, hn::Set(di, step)), code);
+    }
+  } else {
+    for (size_t b = 0; b + 1 < kLevels; ++b) {
+      const auto above = hn::Lt(hn::Set(df, boundaries[b]), y);
+      const auto next = hn::Set(di, static_cast<int32_t>(b + 1));
+      code = hn::IfThenElse(hn::RebindMask(di, above), next, code);
+    }
+  }
+  return code;
+}
+
+// Index of each value / norm.
 template <size_t kLevels>
 HWY_INLINE void Classify(const float* HWY_RESTRICT values, size_t count, float norm,
                          const float* HWY_RESTRICT boundaries, uint8_t* HWY_RESTRICT codes) {
   const hn::ScalableTag<float> df;
-  const hn::RebindToSigned<decltype(df)> di;
   const hn::Rebind<uint8_t, decltype(df)> d8;
   const auto divisor = hn::Set(df, norm);
   for (size_t i = 0; i < count; i += hn::Lanes(df)) {
     const auto y = hn::Div(hn::Load(df, values + i), divisor);
-    auto code = hn::Zero(di);
-    for (size_t b = 0; b + 1 < kLevels; ++b) {
-      const auto above = hn::Lt(hn::Set(df, boundaries[b]), y);
-      code =
-          hn::IfThenElse(hn::RebindMask(di, above), hn::Set(di, static_cast<int32_t>(b + 1)), code);
-    }
-    hn::StoreU(hn::DemoteTo(d8, code), d8, codes + i);
+    hn::StoreU(hn::DemoteTo(d8, CountBelow<kLevels>(df, boundaries, y)), d8, codes + i);
   }
 }
 
@@ -172,6 +208,8 @@ size_t EncodeRowOnTarget(const Geometry& geometry, DType dtype, const std::byte*
                          std::byte* packed, std::byte* scales) {
   HWY_ALIGN float group[kMaxGroup];
   HWY_ALIGN uint8_t codes[kMaxGroup];
+  HWY_ALIGN float table[kMaxLevels] = {};
+  std::copy_n(boundaries, (size_t{1} << geometry.bits) - 1, table);
   const auto size = static_cast<size_t>(geometry.group_size);
   const size_t value_bytes = static_cast<size_t>(BitsOf(dtype)) / 8;
   for (size_t g = 0; g < num_groups; ++g) {
@@ -180,7 +218,7 @@ size_t EncodeRowOnTarget(const Geometry& geometry, DType dtype, const std::byte*
     const float norm = std::max(Norm(group, size), 1e-10f);
     const uint16_t scale = FloatToF16(norm);
     if (HWY_UNLIKELY(scale >= 0x7C00u)) return g;
-    Classify(geometry.bits, group, size, norm, boundaries, codes);
+    Classify(geometry.bits, group, size, norm, table, codes);
     Pack(geometry.stored_bits, codes, size,
          reinterpret_cast<uint8_t*>(packed) + g * geometry.BytesPerGroup());
     std::memcpy(scales + g * sizeof(scale), &scale, sizeof(scale));
@@ -210,14 +248,13 @@ HWY_INLINE hn::Vec<DF> LookUp(DF df, const Table& table, hn::Vec<hn::RebindToSig
   }
 }
 
-// Decodes a group to f32. Vectors that hold fewer lanes than a group has values are the rule.
+// Decodes a group to f32.
 template <size_t kGroup>
 HWY_INLINE void DecodeGroup(const uint8_t* HWY_RESTRICT codes, const Table& centroids, float scale,
                             const int8_t* HWY_RESTRICT signs, float* HWY_RESTRICT out) {
   const hn::ScalableTag<float> df;
   const hn::RebindToSigned<decltype(df)> di;
   const hn::Rebind<uint8_t, decltype(df)> du8;
-  const hn::Rebind<int8_t, decltype(df)> di8;
   constexpr size_t kLanes = hn::MaxLanes(hn::ScalableTag<float>());
   constexpr size_t kVectors = kGroup / kLanes;
   Table scaled;
@@ -227,23 +264,14 @@ HWY_INLINE void DecodeGroup(const uint8_t* HWY_RESTRICT codes, const Table& cent
   }
   hn::Vec<decltype(df)> v[kVectors];
   for (size_t i = 0; i < kVectors; ++i) {
-    const auto index = hn::PromoteTo(di, hn::LoadU(du8, codes + i * kLanes));
-    v[i] = base::TransformLanes(df, LookUp(df, scaled, index));
+    v[i] = LookUp(df, scaled, hn::PromoteTo(di, hn::LoadU(du8, codes + i * kLanes)));
   }
-  for (size_t stride = 1; stride < kVectors; stride *= 2) {
-    for (size_t i = 0; i < kVectors; ++i) {
-      if ((i & stride) != 0) continue;
-      const auto a = v[i];
-      const auto b = v[i + stride];
-      v[i] = hn::Add(a, b);
-      v[i + stride] = hn::Sub(a, b);
-    }
-  }
+  Transform(df, v);
   const auto factor = hn::Set(df, 1.0f / std::sqrt(static_cast<float>(kGroup)));
   for (size_t i = 0; i < kVectors; ++i) {
     // v · factor · sign, rounded once: the sign only flips a bit.
-    const auto sign = hn::ConvertTo(df, hn::PromoteTo(di, hn::LoadU(di8, signs + i * kLanes)));
-    hn::StoreU(hn::Mul(v[i], hn::Mul(factor, sign)), df, out + i * kLanes);
+    const auto signed_factor = hn::Mul(factor, LoadSigns(df, signs + i * kLanes));
+    hn::StoreU(hn::Mul(v[i], signed_factor), df, out + i * kLanes);
   }
 }
 
