@@ -225,16 +225,23 @@ void DecodeChunk(const Weights& w, const CodeDecoder<kBits>& decoder, int64_t ro
   const int64_t next = block + kAhead < row_blocks
                            ? (block + kAhead) * kBlockBytes
                            : kSlabRows * w.row_bytes + (block + kAhead - row_blocks) * kBlockBytes;
-  for (int64_t r = 0; r < rows; ++r) {
-    const std::byte* at = w.codes + (row + r) * w.row_bytes;
+  const std::byte* at = w.codes + row * w.row_bytes;
+  for (int64_t r = 0; r < rows; ++r, at += w.row_bytes) {
     for (int64_t b = 0; b < kChunk * kBlockBytes; b += 64) {
       _mm_prefetch(reinterpret_cast<const char*>(at + next + b), _MM_HINT_T0);
     }
-    at += block * kBlockBytes;
+    const std::byte* codes = at + block * kBlockBytes;
     std::byte* out = work.a + r / kTileRows * (kChunk * 2 * kTileBytes) + r % kTileRows * 64;
-    for (int64_t b = 0; b < blocks; ++b) {
-      decoder.Decode(at + b * kBlockBytes, out + b * 2 * kTileBytes,
-                     out + (b * 2 + 1) * kTileBytes);
+    if (blocks == kChunk) {
+      for (int64_t b = 0; b < kChunk; ++b) {
+        decoder.Decode(codes + b * kBlockBytes, out + b * 2 * kTileBytes,
+                       out + (b * 2 + 1) * kTileBytes);
+      }
+    } else {
+      for (int64_t b = 0; b < blocks; ++b) {
+        decoder.Decode(codes + b * kBlockBytes, out + b * 2 * kTileBytes,
+                       out + (b * 2 + 1) * kTileBytes);
+      }
     }
   }
 }
@@ -267,22 +274,41 @@ inline void MultiplyChunk(const TiledX& x, int64_t block, int64_t blocks, Worksp
 inline void ScaleChunk(const Weights& w, const TiledX& x, int64_t rows, int64_t block,
                        int64_t blocks, Workspace& work) {
   const int64_t stride = x.column_tiles * 16;
+  const int64_t groups = w.groups;
+  // Divisions here, not once a row. A block that does not begin a group adds no bias.
+  std::array<int64_t, kChunk> group_of{};
+  std::array<bool, kChunk> begins{};
+  for (int64_t b = 0; b < blocks; ++b) {
+    group_of[static_cast<size_t>(b)] = (block + b) * kBlock / w.group;
+    begins[static_cast<size_t>(b)] = (block + b) * kBlock % w.group == 0;
+  }
   for (int64_t c = 0; c < x.column_tiles; ++c) {
+    __m512 x_sums[kChunk];
+    for (size_t b = 0; b < kChunk; ++b) {
+      x_sums[b] = begins[b] ? _mm512_load_ps(x.sums.data() + group_of[b] * stride + c * 16)
+                            : _mm512_setzero_ps();
+    }
+    const float* products = work.c + c * 512;
+    const float* scales = work.scales.data();
+    const float* biases = work.biases.data();
+    float* sum_at = work.sums + c * 16;
     for (int64_t r = 0; r < rows; ++r) {
-      float* sum_at = work.sums + (r * kMaxColumnTiles + c) * 16;
       __m512 sum = _mm512_load_ps(sum_at);
-      for (int64_t b = 0; b < blocks; ++b) {
-        const int64_t group = (block + b) * kBlock / w.group;
-        const __m512 product = _mm512_load_ps(work.c + (b * kMaxColumnTiles + c) * 512 + r * 16);
-        const float scale = work.scales[static_cast<size_t>(r * w.groups + group)];
-        sum = _mm512_fmadd_ps(product, _mm512_set1_ps(scale), sum);
-        if ((block + b) * kBlock % w.group == 0) {
-          const float bias = work.biases[static_cast<size_t>(r * w.groups + group)];
-          const __m512 x_sum = _mm512_load_ps(x.sums.data() + group * stride + c * 16);
-          sum = _mm512_fmadd_ps(x_sum, _mm512_set1_ps(bias), sum);
-        }
+      const auto add = [&](size_t b) {
+        const __m512 product =
+            _mm512_load_ps(products + static_cast<int64_t>(b) * kMaxColumnTiles * 512 + r * 16);
+        sum = _mm512_fmadd_ps(product, _mm512_set1_ps(scales[group_of[b]]), sum);
+        sum = _mm512_fmadd_ps(x_sums[b], _mm512_set1_ps(biases[group_of[b]]), sum);
+      };
+      if (blocks == kChunk) {
+        for (size_t b = 0; b < kChunk; ++b) add(b);
+      } else {
+        for (size_t b = 0; b < static_cast<size_t>(blocks); ++b) add(b);
       }
       _mm512_store_ps(sum_at, sum);
+      scales += groups;
+      biases += groups;
+      sum_at += kMaxColumnTiles * 16;
     }
   }
 }

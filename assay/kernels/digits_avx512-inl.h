@@ -48,11 +48,57 @@ constexpr int64_t UnitStride() {
          (static_cast<int64_t>(Codes::kVectors) * kDigits + 1 + (Codes::kOffset != 0 ? 1 : 0));
 }
 
-/// Column inside the unit → byte of the digit vectors: column kVectors · b + v is byte b of vector
-/// v, so that lane l holds the columns 4 · kVectors · l ….
-///
-/// `group`: columns that share a scale of x; the last one may be short. False when a group is not
-/// finite or its absmax is so small that its scale would lose bits.
+ASSAY_AVX512_BEGIN
+
+/// False when a value of the group is infinite or NaN, or the absmax so small (but not 0) that its
+/// scale would lose bits.
+inline bool AbsMaxOfGroup(const float* x, int64_t count, float& largest) {
+  const __m512i magnitude_bits = _mm512_set1_epi32(0x7FFFFFFF);
+  __m512i most = _mm512_setzero_si512();
+  for (int64_t i = 0; i < count; i += 16) {
+    most = _mm512_max_epu32(most, _mm512_and_si512(_mm512_loadu_si512(x + i), magnitude_bits));
+  }
+  const uint32_t bits = _mm512_reduce_max_epu32(most);
+  std::memcpy(&largest, &bits, sizeof(largest));
+  return bits < 0x7F800000u && (bits == 0 || largest >= kMinA8AbsMax);
+}
+
+/// 16 columns as integers, nearest even.
+template <int kDigits>
+inline __m512i IntegersOf(__m512 x, __m512d inverse, __m512 scale) {
+  if constexpr (kDigits == 1) return _mm512_cvtps_epi32(_mm512_div_ps(x, scale));
+  const __m256i low =
+      _mm512_cvtpd_epi32(_mm512_mul_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(x)), inverse));
+  const __m256i high =
+      _mm512_cvtpd_epi32(_mm512_mul_pd(_mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1)), inverse));
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+/// 16 digits to their places: column kVectors · b + v of a unit is byte b of vector v.
+template <int64_t kVectors>
+inline void StoreDigits(__m128i digits, std::byte* vectors, int64_t in_unit) {
+  std::byte* at = vectors + in_unit / kVectors;
+  if constexpr (kVectors == 1) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(at), digits);
+  } else {
+    constexpr int kStep = static_cast<int>(kVectors);
+    alignas(16) std::array<uint8_t, 16> order{};
+    for (int i = 0; i < 16; ++i) {
+      order[static_cast<size_t>(i)] =
+          static_cast<uint8_t>(i % (16 / kStep) * kStep + i / (16 / kStep));
+    }
+    alignas(16) std::array<std::byte, 16> sorted;
+    _mm_store_si128(
+        reinterpret_cast<__m128i*>(sorted.data()),
+        _mm_shuffle_epi8(digits, _mm_load_si128(reinterpret_cast<const __m128i*>(order.data()))));
+    for (int64_t v = 0; v < kVectors; ++v) {
+      std::memcpy(at + v * 64, sorted.data() + v * (16 / kVectors), 16 / kVectors);
+    }
+  }
+}
+
+/// `group`: columns that share a scale of x, multiples of 16; the last group may be shorter. Lane l
+/// of a unit holds the columns 4 · kVectors · l …. False when AbsMaxOfGroup is.
 template <typename Codes, int kDigits>
 bool PrepareDigits(const float* x, int64_t cols, int64_t group, DigitsOfX& out) {
   constexpr int64_t kStride = UnitStride<Codes, kDigits>();
@@ -65,64 +111,50 @@ bool PrepareDigits(const float* x, int64_t cols, int64_t group, DigitsOfX& out) 
   out.sums.Resize(static_cast<size_t>(CeilDiv<int64_t>(groups, 16) * 16));
   std::fill_n(out.sums.data(), out.sums.size(), 0.0f);
   for (int64_t g = 0; g < groups; ++g) {
-    const float* values = x + g * group;
-    const int64_t count = std::min(group, cols - g * group);
+    const int64_t first = g * group;
+    const int64_t count = std::min(group, cols - first);
     float largest = 0;
-    bool finite = true;
-    for (int64_t i = 0; i < count; ++i) {
-      const float magnitude = std::fabs(values[i]);
-      finite = finite && magnitude <= 3.0e38f;
-      largest = largest < magnitude ? magnitude : largest;
-    }
-    if (!finite || (largest != 0 && largest < kMinA8AbsMax)) return false;
+    if (!AbsMaxOfGroup(x + first, count, largest)) return false;
     if (largest == 0) continue;
     const float scale = kDigits == 1
                             ? largest / 127.0f
                             : static_cast<float>(static_cast<double>(largest) / Codes::kXScale);
-    const double inverse = Codes::kXScale / static_cast<double>(largest);
-    std::array<int32_t, 128> integers;
-    double sum = 0;
-    for (int64_t i = 0; i < count; ++i) {
-      const auto at = static_cast<size_t>(i);
-      if constexpr (kDigits == 1) {
-        integers[at] = static_cast<int32_t>(std::nearbyint(values[i] / scale));
-        sum += static_cast<double>(static_cast<float>(integers[at]) * scale);
-      } else {
-        integers[at] =
-            static_cast<int32_t>(std::nearbyint(static_cast<double>(values[i]) * inverse));
-        sum += static_cast<double>(values[i]);
-      }
-    }
-    out.sums[static_cast<size_t>(g)] = static_cast<float>(sum);
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t in_unit = (g * group + i) % Codes::kCodes;
-      std::byte* unit = out.units.data() + (g * group + i) / Codes::kCodes * kStride;
-      std::byte* digit_at = unit + in_unit % kVectors * 64 + in_unit / kVectors;
-      int32_t rest = integers[static_cast<size_t>(i)];
+    const __m512 scales = _mm512_set1_ps(scale);
+    const __m512d inverse = _mm512_set1_pd(Codes::kXScale / static_cast<double>(largest));
+    __m512d sum = _mm512_setzero_pd();
+    for (int64_t column = first; column < first + count; column += 16) {
+      const __m512 values = _mm512_loadu_ps(x + column);
+      const __m512i integers = IntegersOf<kDigits>(values, inverse, scales);
+      // The bias meets what is multiplied: x itself, or its int8 rounding.
+      const __m512 terms =
+          kDigits == 1 ? _mm512_mul_ps(_mm512_cvtepi32_ps(integers), scales) : values;
+      sum = _mm512_add_pd(sum, _mm512_cvtps_pd(_mm512_castps512_ps256(terms)));
+      sum = _mm512_add_pd(sum, _mm512_cvtps_pd(_mm512_extractf32x8_ps(terms, 1)));
+      std::byte* unit = out.units.data() + column / Codes::kCodes * kStride;
+      const int64_t in_unit = column % Codes::kCodes;
+      __m512i rest = integers;
       for (int64_t d = kDigits - 1; d >= 0; --d) {
-        const auto digit = static_cast<int8_t>(rest & 0xFF);
-        rest = (rest - digit) >> 8;
-        digit_at[d * kVectors * 64] = static_cast<std::byte>(digit);
+        const __m128i digits = _mm512_cvtepi32_epi8(rest);
+        StoreDigits<kVectors>(digits, unit + d * kVectors * 64, in_unit);
+        rest = _mm512_srai_epi32(_mm512_sub_epi32(rest, _mm512_cvtepi8_epi32(digits)), 8);
       }
-    }
-    for (int64_t i = 0; i < count; i += kLaneCodes) {
-      const int64_t lane = (g * group + i) % Codes::kCodes / kLaneCodes;
-      std::byte* scales =
-          out.units.data() + (g * group + i) / Codes::kCodes * kStride + kVectors * kDigits * 64;
-      std::memcpy(scales + lane * 4, &scale, sizeof(scale));
-      if constexpr (Codes::kOffset != 0) {
-        int32_t offset = 0;
-        for (int64_t j = i; j < std::min(i + kLaneCodes, count); ++j) {
-          offset += Codes::kOffset * integers[static_cast<size_t>(j)];
+      alignas(64) std::array<int32_t, 16> lanes;
+      _mm512_store_si512(lanes.data(), integers);
+      for (int64_t i = 0; i < 16; i += kLaneCodes) {
+        std::byte* scale_at = unit + kVectors * kDigits * 64 + (in_unit + i) / kLaneCodes * 4;
+        std::memcpy(scale_at, &scale, sizeof(scale));
+        if constexpr (Codes::kOffset != 0) {
+          int32_t offset = 0;
+          for (int64_t j = i; j < i + kLaneCodes; ++j) offset += lanes[static_cast<size_t>(j)];
+          offset *= Codes::kOffset;
+          std::memcpy(scale_at + 64, &offset, sizeof(offset));
         }
-        std::memcpy(scales + 64 + lane * 4, &offset, sizeof(offset));
       }
     }
+    out.sums[static_cast<size_t>(g)] = static_cast<float>(_mm512_reduce_add_pd(sum));
   }
   return true;
 }
-
-ASSAY_AVX512_BEGIN
 
 /// Each qword takes the kBits bytes that its 8 codes lie in.
 template <int kBits>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -65,7 +66,7 @@ inline void Fp8ToFloat(__m512i bytes, __m512 (&out)[4]) {
   out[3] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(odd, 1));
 }
 
-/// Rows of codes with one f32 scale for every block_rows × block_cols, 64 | block_cols.
+/// Rows of codes with one f32 scale for every block_rows × 2^n columns, at least 64.
 struct Fp8TileDecoder {
   static constexpr int kColumns = 64;
   static constexpr int kVectors = 4;
@@ -77,7 +78,7 @@ struct Fp8TileDecoder {
     const float* scales;  ///< times kE4M3Factor
     int64_t cols;
     int64_t block_rows;
-    int64_t block_cols;
+    int block_shift;  ///< log2 of the steps under one scale
     int64_t scale_cols;
   };
 
@@ -85,7 +86,7 @@ struct Fp8TileDecoder {
     Row(const Planes& planes, int64_t row)
         : codes(planes.codes + row * planes.cols),
           scales(planes.scales + row / planes.block_rows * planes.scale_cols),
-          block_steps(planes.block_cols / kColumns) {}
+          block_shift(planes.block_shift) {}
 
     void Decode(int64_t step, __m512 (&out)[4]) const {
       Fp8ToFloat<false>(_mm512_loadu_si512(codes + step * 64), out);
@@ -94,14 +95,14 @@ struct Fp8TileDecoder {
       Fp8ToFloat<false>(_mm512_maskz_loadu_epi8((__mmask64{1} << columns) - 1, codes + step * 64),
                         out);
     }
-    __m512 Scale(int64_t step, int) const { return _mm512_set1_ps(scales[step / block_steps]); }
+    __m512 Scale(int64_t step, int) const { return _mm512_set1_ps(scales[step >> block_shift]); }
     ASSAY_ALWAYS_INLINE void Prefetch(int64_t step) const {
       _mm_prefetch(reinterpret_cast<const char*>(codes + step * 64 + kPrefetchBytes), _MM_HINT_T0);
     }
 
     const std::byte* codes;
     const float* scales;
-    int64_t block_steps;
+    int block_shift;
   };
 };
 
@@ -211,7 +212,11 @@ void AddKernels(const KernelRequest& request,
   };
   const int64_t block_rows = span(format->block_rows(), weight.rows, 1);
   const int64_t block_cols = span(format->block_cols(), weight.cols, Fp8TileDecoder::kColumns);
+  const bool one_scale = block_cols >= weight.cols;
+  const auto steps = static_cast<uint64_t>(block_cols / Fp8TileDecoder::kColumns);
   if (block_rows == 0 || block_cols == 0 || block_cols % Fp8TileDecoder::kColumns != 0) return;
+  if (!one_scale && !std::has_single_bit(steps)) return;
+  const int block_shift = one_scale ? 62 : std::countr_zero(steps);
   const Shape shape = format->ScaleShape(weight.rows, weight.cols);
   std::vector<float> scales(static_cast<size_t>(shape.NumElements()));
   ReadFloats(weight.Get("scales").view(), 0, scales);
@@ -226,7 +231,7 @@ void AddKernels(const KernelRequest& request,
   kernels.push_back(
       std::make_unique<Fp8TileProduct>(weight,
                                        Fp8TileDecoder::Planes{codes.data(), nullptr, weight.cols,
-                                                              block_rows, block_cols, scale_cols},
+                                                              block_rows, block_shift, scale_cols},
                                        std::move(scales)));
 #endif
 }
