@@ -7,9 +7,14 @@
 #include "assay/base/error.h"
 #include "assay/base/nearest.h"
 #include "assay/formats/affine.h"
+#include "assay/formats/awq.h"
+#include "assay/formats/bitsandbytes.h"
 #include "assay/formats/checkpoint_form.h"
 #include "assay/formats/deepseek_cache.h"
 #include "assay/formats/fp8_block.h"
+#include "assay/formats/gptq.h"
+#include "assay/formats/hqq.h"
+#include "assay/formats/int_packed.h"
 #include "assay/formats/microscaling.h"
 #include "assay/formats/mlx_fp.h"
 #include "assay/formats/modelopt_int4.h"
@@ -29,11 +34,16 @@ constexpr std::array kFamilies = {
     &kMicroscalingFamily,
     &kNvfp4Family,
     &kMlxFpFamily,
-    &kModelOptInt4Family,
     &kFp8BlockFamily,
+    &kIntPackedFamily,
+    &kModelOptInt4Family,
+    &kGptqFamily,
+    &kAwqFamily,
+    &kHqqFamily,
+    &kBitsAndBytesFamily,
+    &kTurboQuantFamily,
     &kDeepSeekCacheFamily,
     &kPacked12Family,
-    &kTurboQuantFamily,
 };
 // clang-format on
 
