@@ -219,8 +219,8 @@ template <int kBits>
 void DecodeChunk(const Weights& w, const CodeDecoder<kBits>& decoder, int64_t row, int64_t rows,
                  int64_t block, int64_t blocks, Workspace& work) {
   constexpr int64_t kBlockBytes = kBlock * kBits / 8;
-  // Two chunks ahead in the row, or in the row of the next slab.
-  constexpr int64_t kAhead = 2 * kChunk;
+  // Four chunks ahead in the row, or in the row of the next slab.
+  constexpr int64_t kAhead = 4 * kChunk;
   const int64_t row_blocks = w.cols / kBlock;
   const int64_t next = block + kAhead < row_blocks
                            ? (block + kAhead) * kBlockBytes
@@ -228,7 +228,7 @@ void DecodeChunk(const Weights& w, const CodeDecoder<kBits>& decoder, int64_t ro
   const std::byte* at = w.codes + row * w.row_bytes;
   for (int64_t r = 0; r < rows; ++r, at += w.row_bytes) {
     for (int64_t b = 0; b < kChunk * kBlockBytes; b += 64) {
-      _mm_prefetch(reinterpret_cast<const char*>(at + next + b), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(at + next + b), _MM_HINT_T1);
     }
     const std::byte* codes = at + block * kBlockBytes;
     std::byte* out = work.a + r / kTileRows * (kChunk * 2 * kTileBytes) + r % kTileRows * 64;
@@ -246,27 +246,47 @@ void DecodeChunk(const Weights& w, const CodeDecoder<kBits>& decoder, int64_t ro
   }
 }
 
+/// Two blocks at a time: four chains of tile products, so that none waits for its own last one.
 inline void MultiplyChunk(const TiledX& x, int64_t block, int64_t blocks, Workspace& work) {
   const int64_t block_words = 2 * x.column_tiles * 512;
-  for (int64_t b = 0; b < blocks; ++b) {
+  const int64_t c_stride = x.column_tiles * 512;
+  constexpr int64_t kRowTile = kChunk * 2 * kTileBytes;
+  for (int64_t b = 0; b < blocks; b += 2) {
     const std::byte* a = work.a + b * 2 * kTileBytes;
-    const uint16_t* x_block = x.tiles.data() + (block + b) * block_words;
+    // An odd last block is multiplied twice: its second product is not read.
+    const int64_t second = b + 1 < blocks ? 1 : 0;
     for (int64_t c = 0; c < x.column_tiles; ++c) {
+      const uint16_t* x_first = x.tiles.data() + (block + b) * block_words + c * 512;
+      const uint16_t* x_second = x_first + second * block_words;
       _tile_zero(0);
       _tile_zero(1);
-      _tile_loadd(2, x_block + c * 512, 64);
-      _tile_loadd(3, x_block + (x.column_tiles + c) * 512, 64);
+      _tile_zero(2);
+      _tile_zero(3);
+      _tile_loadd(6, x_first, 64);
       _tile_loadd(4, a, 64);
-      _tile_loadd(5, a + kChunk * 2 * kTileBytes, 64);
-      _tile_dpbf16ps(0, 4, 2);
-      _tile_dpbf16ps(1, 5, 2);
-      _tile_loadd(6, a + kTileBytes, 64);
-      _tile_loadd(7, a + kChunk * 2 * kTileBytes + kTileBytes, 64);
-      _tile_dpbf16ps(0, 6, 3);
-      _tile_dpbf16ps(1, 7, 3);
-      float* out = work.c + (b * kMaxColumnTiles + c) * 512;
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(5, a + kRowTile, 64);
+      _tile_dpbf16ps(1, 5, 6);
+      _tile_loadd(7, x_second, 64);
+      _tile_loadd(4, a + 2 * kTileBytes, 64);
+      _tile_dpbf16ps(2, 4, 7);
+      _tile_loadd(5, a + kRowTile + 2 * kTileBytes, 64);
+      _tile_dpbf16ps(3, 5, 7);
+      _tile_loadd(6, x_first + c_stride, 64);
+      _tile_loadd(4, a + kTileBytes, 64);
+      _tile_dpbf16ps(0, 4, 6);
+      _tile_loadd(5, a + kRowTile + kTileBytes, 64);
+      _tile_dpbf16ps(1, 5, 6);
+      _tile_loadd(7, x_second + c_stride, 64);
+      _tile_loadd(4, a + 3 * kTileBytes, 64);
+      _tile_dpbf16ps(2, 4, 7);
+      _tile_loadd(5, a + kRowTile + 3 * kTileBytes, 64);
+      _tile_dpbf16ps(3, 5, 7);
+      float* out = work.c + b * c_stride + c * 512;
       _tile_stored(0, out, 64);
       _tile_stored(1, out + 256, 64);
+      _tile_stored(2, out + c_stride, 64);
+      _tile_stored(3, out + c_stride + 256, 64);
     }
   }
 }
@@ -274,6 +294,7 @@ inline void MultiplyChunk(const TiledX& x, int64_t block, int64_t blocks, Worksp
 inline void ScaleChunk(const Weights& w, const TiledX& x, int64_t rows, int64_t block,
                        int64_t blocks, Workspace& work) {
   const int64_t stride = x.column_tiles * 16;
+  const int64_t c_stride = x.column_tiles * 512;
   const int64_t groups = w.groups;
   // Divisions here, not once a row. A block that does not begin a group adds no bias.
   std::array<int64_t, kChunk> group_of{};
@@ -296,7 +317,7 @@ inline void ScaleChunk(const Weights& w, const TiledX& x, int64_t rows, int64_t 
       __m512 sum = _mm512_load_ps(sum_at);
       const auto add = [&](size_t b) {
         const __m512 product =
-            _mm512_load_ps(products + static_cast<int64_t>(b) * kMaxColumnTiles * 512 + r * 16);
+            _mm512_load_ps(products + static_cast<int64_t>(b) * c_stride + r * 16);
         sum = _mm512_fmadd_ps(product, _mm512_set1_ps(scales[group_of[b]]), sum);
         sum = _mm512_fmadd_ps(x_sums[b], _mm512_set1_ps(biases[group_of[b]]), sum);
       };
@@ -308,7 +329,7 @@ inline void ScaleChunk(const Weights& w, const TiledX& x, int64_t rows, int64_t 
       _mm512_store_ps(sum_at, sum);
       scales += groups;
       biases += groups;
-      sum_at += kMaxColumnTiles * 16;
+      sum_at += stride;
     }
   }
 }
@@ -343,7 +364,7 @@ void Rows(const Weights& w, const TiledX& x, int64_t first, int64_t last, float*
       ScaleChunk(w, x, rows, block, blocks, work);
     }
     for (int64_t r = 0; r < rows; ++r) {
-      const float* sums = work.sums + r * kMaxColumnTiles * 16;
+      const float* sums = work.sums + r * x.column_tiles * 16;
       for (int64_t m = 0; m < x.num_x; ++m) {
         float sum = sums[m];
         for (int64_t t = 1; t < x.terms; ++t) sum += sums[t * x.num_x + m];
