@@ -57,6 +57,9 @@ class TurboQuantFormat final : public Format,
 
   std::string Name() const override;
   std::string Summary() const override;
+  std::optional<GroupGeometry> Geometry() const override {
+    return GroupGeometry{bits(), group_size()};
+  }
   std::optional<std::string> WhyNot(int64_t rows, int64_t cols, DType dtype) const override;
   std::vector<PlaneSpec> Layout(int64_t rows, int64_t cols, DType dtype) const override;
   /// A given plane "signs" is taken; otherwise TurboQuantSigns of the tensor's name.

@@ -56,6 +56,24 @@ class TurboQuantForm final : public CheckpointForm {
             "*.gate_proj.weight", "*.up_proj.weight", "*.down_proj.weight"};
   }
 
+  // Upstream fails on stacks, and no loader looks for them.
+  Shape StoredShape(const PlaneSpec& plane, const Shape& plain_shape) const override {
+    if (plain_shape.rank() != 2) {
+      ThrowUsage("TurboQuant files hold matrices only, found a weight of shape {}",
+                 plain_shape.ToString());
+    }
+    return plane.shape;
+  }
+
+  // Shard for shard, byte for byte as upstream's encoder writes them.
+  CheckpointStyle Style() const override {
+    CheckpointStyle style;
+    style.data_alignment = 8;
+    style.keeps_shards = true;
+    style.keeps_index_metadata = true;
+    return style;
+  }
+
   // Upstream leaves config.json alone.
   void WriteConfig(nlohmann::json& /*config*/, const Format& /*model_format*/,
                    const std::vector<WrittenWeight>& /*weights*/) const override {}
