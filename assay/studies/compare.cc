@@ -239,9 +239,7 @@ CompareReport RunCompare(const CompareOptions& options) {
     ++(tensor.passed ? report.num_passed : report.num_failed);
   }
   for (const Model* model : {&model_a, &model_b}) {
-    for (const std::string& note : model->Notes()) {
-      report.notes.push_back(fmt::format("{}: {}", model->Path(), note));
-    }
+    report.notes.insert(report.notes.end(), model->Notes().begin(), model->Notes().end());
   }
   report.seconds = watch.Seconds();
   return report;

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "assay/base/error.h"
-#include "assay/numeric/element.h"
+#include "assay/numeric/random.h"
 
 namespace assay {
 namespace {
@@ -16,12 +16,8 @@ constexpr size_t kMaxLanes = 128;
 
 std::vector<uint16_t> ParityInput(uint32_t seed, int64_t count) {
   std::vector<uint16_t> codes(static_cast<size_t>(count));
-  uint32_t state = seed;
-  for (uint16_t& code : codes) {
-    state = state * 1664525u + 1013904223u;
-    const float raw = static_cast<float>((state >> 8) & 0xFFFFu) / 65535.0f;
-    code = FloatToBF16((raw - 0.5f) * 2.0f);
-  }
+  Lcg generator(seed);
+  for (uint16_t& code : codes) code = generator.NextBF16();
   return codes;
 }
 

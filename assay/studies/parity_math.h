@@ -7,9 +7,7 @@
 
 namespace assay {
 
-/// The x of a parity report: `count` bf16 codes from a linear congruential generator.
-/// Method: state = state · 1664525 + 1013904223 (mod 2^32) for each value, starting at the seed;
-///         raw = f32((state >> 8) & 0xFFFF) / 65535; x = bf16((raw − 0.5) · 2), nearest even.
+/// The x of a parity report: `count` bf16 codes from Lcg.
 std::vector<uint16_t> ParityInput(uint32_t seed, int64_t count);
 
 /// How LaneDot adds a product to its lane.
