@@ -1,12 +1,9 @@
 #include "assay/studies/convert.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
-#include <set>
 
 #include "assay/base/error.h"
 #include "assay/base/output_file.h"
@@ -14,6 +11,7 @@
 #include "assay/checkpoint/model.h"
 #include "assay/checkpoint/writer.h"
 #include "assay/measure/timing.h"
+#include "assay/studies/convert_config.h"
 #include "assay/studies/convert_plan.h"
 
 namespace assay {
@@ -24,21 +22,6 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kConfigName = "config.json";
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
-/// What tells other tools that a model is quantised: a plain or newly quantised one must not have
-/// it.
-constexpr std::array<std::string_view, 2> kQuantisationKeys = {"quantization",
-                                                               "quantization_config"};
-constexpr std::array<std::string_view, 4> kQuantisationFiles = {
-    "turboquant_config.json", "hf_quant_config.json", "quantize_config.json", "quant_config.json"};
-/// Weights in other containers: copying them would put an unconverted model beside the new one.
-constexpr std::array<std::string_view, 11> kWeightSuffixes = {
-    ".safetensors", ".bin", ".pt",   ".pth",     ".gguf", ".ggml",
-    ".h5",          ".npz", ".onnx", ".msgpack", ".ckpt"};
-
-bool IsOneOf(std::span<const std::string_view> names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
 /// Refuses what must not be overwritten, before any work.
 void RequireFreeOutput(const Model& model, const std::string& output) {
   if (output.empty()) ThrowUsage("output: expected a path");
@@ -99,7 +82,7 @@ class Conversion {
     std::map<std::string, std::string> metadata;
     for (const ContainerPtr& file : model_.Files()) {
       for (const auto& [key, value] : file->Metadata()) {
-        if (IsOneOf(kQuantisationKeys, key) || IsOneOf(kQuantisationFiles, key)) continue;
+        if (TellsOfQuantisation(key)) continue;
         if (key == kConfigName) continue;
         metadata.emplace(key, value);
       }
@@ -122,14 +105,7 @@ class Conversion {
 
   /// The config of the output, given that of the source.
   Json ConfigFrom(Json config) const {
-    for (const std::string_view key : kQuantisationKeys) {
-      config.erase(std::string(key));
-      for (const char* part : {"text_config", "llm_config"}) {
-        if (const auto found = config.find(part); found != config.end() && found->is_object()) {
-          found->erase(std::string(key));
-        }
-      }
-    }
+    config = WithoutQuantisation(std::move(config));
     if (plan_.form != nullptr) plan_.form->WriteConfig(config, *plan_.format, WrittenWeights());
     return config;
   }
@@ -329,14 +305,13 @@ class Conversion {
     for (const fs::path& path : paths) {
       const std::string name = path.filename().string();
       if (own.contains(name) || name.ends_with(".index.json") || name.starts_with(".")) continue;
-      if (IsOneOf(kQuantisationFiles, name)) continue;
+      if (TellsOfQuantisation(name)) continue;
       std::error_code ignored;
       if (!fs::is_regular_file(path, ignored)) {
         report_.notes.push_back(fmt::format("{}: not a file, not copied", name));
         continue;
       }
-      if (std::ranges::any_of(kWeightSuffixes,
-                              [&](std::string_view suffix) { return name.ends_with(suffix); })) {
+      if (HoldsWeights(name)) {
         if (!IsSourceFile(path)) {
           report_.notes.push_back(fmt::format("{}: holds other weights, not copied", name));
         }
