@@ -23,6 +23,8 @@ void AddKernels(const KernelRequest& request,
   if (auto kernel = MakeAffineDigits(request.weight, request.a8)) {
     kernels.push_back(std::move(kernel));
   }
+  if (request.a8) return;
+  if (auto kernel = MakeAffineLanes(request.weight)) kernels.push_back(std::move(kernel));
 }
 
 /// |w − b| + |b|: the folded form adds the two terms of a weight apart.

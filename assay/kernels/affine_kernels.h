@@ -19,4 +19,7 @@ std::unique_ptr<ProductKernel> MakeAffineDigits(const EncodedMatrix& weight, boo
 /// 128; null elsewhere.
 std::unique_ptr<ProductKernel> MakeAffineTiles(const EncodedMatrix& weight);
 
+/// Up to 16 rows of x in f32 on every instruction set: 2, 4 and 8 bits; null for the others.
+std::unique_ptr<ProductKernel> MakeAffineLanes(const EncodedMatrix& weight);
+
 }  // namespace assay
