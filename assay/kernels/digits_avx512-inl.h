@@ -198,79 +198,107 @@ struct DigitsKernel {
                          _mm512_load_ps(reinterpret_cast<const float*>(scales)));
   }
 
-  template <size_t kRows>
-  static void Block(const CodePlanes& w, const Codes& unpack, const DigitsOfX& x, int64_t row,
-                    float* y) {
-    const int64_t scale_row = w.groups * Scales::kBytes;
+  /// sum + units [first, last) of a row.
+  static __m512 Units(const CodePlanes& w, const Codes& unpack, const DigitsOfX& x, int64_t row,
+                      int64_t first, int64_t last, int64_t ahead, __m512 sum) {
     const std::byte* codes = w.codes + row * w.row_bytes;
+    const std::byte* scales = w.scales + row * w.groups * Scales::kBytes;
+    const std::byte* x_unit = x.units.data() + first * kStride;
+    for (int64_t u = first; u < last; ++u, x_unit += kStride) {
+      const std::byte* at = codes + u * Codes::kBytes;
+      _mm_prefetch(reinterpret_cast<const char*>(at + ahead), _MM_HINT_T0);
+      const __m512i packed =
+          Codes::kBytes == 64
+              ? _mm512_loadu_si512(at)
+              : _mm512_maskz_loadu_epi8((__mmask64{1} << (Codes::kBytes % 64)) - 1, at);
+      sum = Add(unpack, packed, x_unit, scales + u * Codes::kCodes / kGroup * Scales::kBytes, sum);
+    }
+    return sum;
+  }
+
+  static __m512 Add(const Codes& unpack, __m512i packed, const std::byte* x_unit,
+                    const std::byte* scale_at, __m512 sum) {
+    __m512i unpacked[kVectors];
+    unpack(packed, unpacked);
+    return _mm512_fmadd_ps(Dot(unpacked, x_unit), Scales::template Spread<kGroupsPerUnit>(scale_at),
+                           sum);
+  }
+
+  /// y of a row from the sum of its whole units: the last partial one, the biases, the lanes.
+  static float Finish(const CodePlanes& w, const Codes& unpack, const DigitsOfX& x, int64_t row,
+                      __m512 sum) {
+    const int64_t scale_row = w.groups * Scales::kBytes;
     const std::byte* scales = w.scales + row * scale_row;
-    const std::byte* biases = kBiases ? w.biases + row * scale_row : nullptr;
-    // The small planes: the lines of the row that the code stream's prefetch is in.
-    const int64_t ahead = (kPrefetchBytes / w.row_bytes + 1) * scale_row;
-    for (int64_t b = 0; b < scale_row * static_cast<int64_t>(kRows); b += 64) {
-      _mm_prefetch(reinterpret_cast<const char*>(scales + ahead + b), _MM_HINT_T0);
-      if constexpr (kBiases) {
-        _mm_prefetch(reinterpret_cast<const char*>(biases + ahead + b), _MM_HINT_T0);
-      }
-    }
-    __m512 sums[kRows];
-    for (__m512& sum : sums) sum = _mm512_setzero_ps();
     const int64_t units = w.cols / Codes::kCodes;
-    const std::byte* x_unit = x.units.data();
-    const auto add = [&](size_t r, const std::byte* scale_at, __m512i packed) {
-      __m512i unpacked[kVectors];
-      unpack(packed, unpacked);
-      sums[r] = _mm512_fmadd_ps(Dot(unpacked, x_unit),
-                                Scales::template Spread<kGroupsPerUnit>(scale_at), sums[r]);
-    };
-    for (int64_t u = 0; u < units; ++u, x_unit += kStride) {
-      const int64_t group = u * Codes::kCodes / kGroup;
-      for (size_t r = 0; r < kRows; ++r) {
-        const auto row_index = static_cast<int64_t>(r);
-        const std::byte* at = codes + row_index * w.row_bytes + u * Codes::kBytes;
-        _mm_prefetch(reinterpret_cast<const char*>(at + kPrefetchBytes), _MM_HINT_T0);
-        add(r, scales + row_index * scale_row + group * Scales::kBytes,
-            Codes::kBytes == 64
-                ? _mm512_loadu_si512(at)
-                : _mm512_maskz_loadu_epi8((__mmask64{1} << (Codes::kBytes % 64)) - 1, at));
-      }
-    }
     if (const int64_t rest = w.cols - units * Codes::kCodes; rest > 0) {
       const __mmask64 load = (__mmask64{1} << (rest * Codes::kBytes / Codes::kCodes)) - 1;
       const int64_t group = units * Codes::kCodes / kGroup;
-      for (size_t r = 0; r < kRows; ++r) {
-        const auto row_index = static_cast<int64_t>(r);
-        std::array<std::byte, 64> tail_scales{};
-        std::memcpy(tail_scales.data(), scales + row_index * scale_row + group * Scales::kBytes,
-                    static_cast<size_t>((w.groups - group) * Scales::kBytes));
-        add(r, tail_scales.data(),
-            _mm512_maskz_loadu_epi8(load, codes + row_index * w.row_bytes + units * Codes::kBytes));
-      }
+      std::array<std::byte, 64> tail_scales{};
+      std::memcpy(tail_scales.data(), scales + group * Scales::kBytes,
+                  static_cast<size_t>((w.groups - group) * Scales::kBytes));
+      const std::byte* at = w.codes + row * w.row_bytes + units * Codes::kBytes;
+      sum = Add(unpack, _mm512_maskz_loadu_epi8(load, at), x.units.data() + units * kStride,
+                tail_scales.data(), sum);
     }
     if constexpr (kBiases) {
+      const std::byte* biases = w.biases + row * scale_row;
       for (int64_t g = 0; g < w.groups; g += 16) {
         const int64_t left = w.groups - g;
         const auto mask = static_cast<__mmask16>(left >= 16 ? 0xFFFF : (1 << left) - 1);
-        const __m512 x_sums = _mm512_load_ps(x.sums.data() + g);
-        for (size_t r = 0; r < kRows; ++r) {
-          const std::byte* at = biases + static_cast<int64_t>(r) * scale_row + g * Scales::kBytes;
-          sums[r] = _mm512_fmadd_ps(Scales::Load16(at, mask), x_sums, sums[r]);
-        }
+        sum = _mm512_fmadd_ps(Scales::Load16(biases + g * Scales::kBytes, mask),
+                              _mm512_load_ps(x.sums.data() + g), sum);
       }
     }
-    for (size_t r = 0; r < kRows; ++r) {
-      y[row + static_cast<int64_t>(r)] = _mm512_reduce_add_ps(sums[r]) * w.factor;
+    return _mm512_reduce_add_ps(sum) * w.factor;
+  }
+
+  /// The small planes: the lines of the rows that the code stream's prefetch is in.
+  static void PrefetchScales(const CodePlanes& w, int64_t row, int64_t rows) {
+    const int64_t scale_row = w.groups * Scales::kBytes;
+    const int64_t first = (row + kPrefetchBytes / w.row_bytes + 1) * scale_row;
+    for (int64_t b = first; b < first + rows * scale_row; b += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(w.scales + b), _MM_HINT_T0);
+      if constexpr (kBiases) {
+        _mm_prefetch(reinterpret_cast<const char*>(w.biases + b), _MM_HINT_T0);
+      }
     }
   }
 
   static void Rows(const CodePlanes& w, const DigitsOfX& x, int64_t first, int64_t last, float* y) {
     const Codes unpack;
-    // x beyond the first-level cache: two rows share each load of it.
+    const int64_t units = w.cols / Codes::kCodes;
+    // x beyond the first-level cache is met in segments that stay there, by a few rows at a time.
     constexpr int64_t kCacheBytes = 40 << 10;
-    if (static_cast<int64_t>(x.units.size()) > kCacheBytes) {
-      for (; first + 2 <= last; first += 2) Block<2>(w, unpack, x, first, y);
+    constexpr int64_t kSegmentBytes = 28 << 10;
+    constexpr int64_t kBlockRows = 16;
+    const auto x_bytes = static_cast<int64_t>(x.units.size());
+    if (x_bytes <= kCacheBytes) {
+      for (; first < last; ++first) {
+        PrefetchScales(w, first, 1);
+        y[first] =
+            Finish(w, unpack, x, first,
+                   Units(w, unpack, x, first, 0, units, kPrefetchBytes, _mm512_setzero_ps()));
+      }
+      return;
     }
-    for (; first < last; ++first) Block<1>(w, unpack, x, first, y);
+    const int64_t segment = CeilDiv(units, CeilDiv(x_bytes, kSegmentBytes));
+    // The same segment of a later row.
+    const int64_t ahead = CeilDiv<int64_t>(4096, w.row_bytes) * w.row_bytes;
+    for (; first < last; first += kBlockRows) {
+      const int64_t rows = std::min(kBlockRows, last - first);
+      PrefetchScales(w, first, rows);
+      __m512 sums[kBlockRows];
+      for (int64_t r = 0; r < rows; ++r) sums[r] = _mm512_setzero_ps();
+      for (int64_t u = 0; u < units; u += segment) {
+        const int64_t end = std::min(u + segment, units);
+        for (int64_t r = 0; r < rows; ++r) {
+          sums[r] = Units(w, unpack, x, first + r, u, end, ahead, sums[r]);
+        }
+      }
+      for (int64_t r = 0; r < rows; ++r) {
+        y[first + r] = Finish(w, unpack, x, first + r, sums[r]);
+      }
+    }
   }
 };
 

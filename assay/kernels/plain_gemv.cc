@@ -166,6 +166,11 @@ void RowsOf(const PlainWeights& w, const float* x, int64_t num_x, int64_t first,
     for (; m + 2 <= num_x; m += 2) Block<T, 4, 2>(w, x + m * x_stride, first, y + m * w.rows);
     if (m < num_x) Block<T, 4, 1>(w, x + m * x_stride, first, y + m * w.rows);
   }
+  // x beyond a first-level cache: two rows share each load of it.
+  constexpr int64_t kCacheFloats = 10 << 10;
+  for (; num_x == 1 && x_stride > kCacheFloats && first + 2 <= last; first += 2) {
+    Block<T, 2, 1>(w, x, first, y);
+  }
   for (; first < last; ++first) {
     for (int64_t m = 0; m < num_x; ++m) {
       Block<T, 1, 1>(w, x + m * x_stride, first, y + m * w.rows);
