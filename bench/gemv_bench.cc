@@ -20,6 +20,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "assay/base/aligned_buffer.h"
@@ -206,6 +207,18 @@ void Print(std::vector<Variant>& variants, const Options& options) {
       options.rows, options.cols, options.m, NumThreads(), ActiveTargetName(), base.name);
 }
 
+/// "mxfp4:ceil:fused-a8" → format and strategy; fused when none is named.
+std::pair<std::string, Strategy> ParseVariant(const std::string& spec) {
+  const size_t colon = spec.rfind(':');
+  if (colon != std::string::npos) {
+    for (const Strategy strategy :
+         {Strategy::kReference, Strategy::kDequantGemm, Strategy::kFused, Strategy::kFusedA8}) {
+      if (NameOf(strategy) == spec.substr(colon + 1)) return {spec.substr(0, colon), strategy};
+    }
+  }
+  return {spec, Strategy::kFused};
+}
+
 int Main(int argc, char** argv) {
   SelectTargetFromEnvironment();
   const Options options = Parse(argc, argv);
@@ -219,10 +232,9 @@ int Main(int argc, char** argv) {
   std::vector<EncodedMatrix> encoded;
   int64_t per_round = 0;
   for (const std::string& spec : options.variants) {
-    const size_t colon = spec.rfind(":f");
-    const std::string format = spec.substr(0, colon);
-    encoded.push_back(Format::Parse(format)->Encode(
-        MatrixView(source.view(), options.rows, options.cols), {.tensor_name = "bench.weight"}));
+    encoded.push_back(Format::Parse(ParseVariant(spec).first)
+                          ->Encode(MatrixView(source.view(), options.rows, options.cols),
+                                   {.tensor_name = "bench.weight"}));
     Variant variant;
     variant.name = spec;
     variant.bytes = encoded.back().NumBytes();
@@ -232,10 +244,7 @@ int Main(int argc, char** argv) {
   const auto copies = static_cast<size_t>((options.cold_mib << 20) / per_round + 1);
   for (size_t v = 1; v < variants.size(); ++v) {
     Variant& variant = variants[v];
-    const size_t colon = variant.name.rfind(":f");
-    const Strategy strategy = colon == std::string::npos
-                                  ? Strategy::kFused
-                                  : ParseStrategy(variant.name.substr(colon + 1));
+    const Strategy strategy = ParseVariant(variant.name).second;
     for (size_t c = 0; c < copies; ++c) {
       variant.copies.push_back(MakeMatmul(CopyOf(encoded[v - 1], options.small_pages), strategy));
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "assay/base/parallel.h"
+#include "assay/formats/plain.h"
 #include "assay/kernels/dense.h"
 #include "assay/kernels/strategies.h"
 
@@ -19,15 +20,24 @@ class DequantGemm final : public Matmul {
         dtype_(options.x_dtype == DType::kBF16 && weight_.dtype == DType::kBF16 &&
                        rounding_ == DecodeRounding::kCheckpoint && DenseSupports(DType::kBF16)
                    ? DType::kBF16
-                   : DType::kF32) {}
+                   : DType::kF32),
+        dense_(Dense() != nullptr) {}
+
+  /// Plain weights of the product's dtype need no decoding: they are the dense product itself.
+  const Tensor* Dense() const {
+    if (FamilyOf(weight_.format->Name()).name != kPlainFamily.name) return nullptr;
+    const Tensor& values = weight_.planes.front().tensor;
+    return values.dtype() == dtype_ ? &values : nullptr;
+  }
 
   int64_t prepared_bytes() const override {
     return static_cast<int64_t>(f32_.num_bytes() + bf16_.num_bytes());
   }
 
   std::string Implementation() const override {
-    return fmt::format("decode to {}, {}", dtype_ == DType::kBF16 ? "bf16" : "f32",
-                       DenseLibraryName());
+    const std::string_view type = dtype_ == DType::kBF16 ? "bf16" : "f32";
+    return dense_ ? fmt::format("{} as stored, {}", type, DenseLibraryName())
+                  : fmt::format("decoded to {}, {}", type, DenseLibraryName());
   }
 
   Accuracy Bound() const override {
@@ -37,6 +47,12 @@ class DequantGemm final : public Matmul {
 
  protected:
   void Multiply(const Activations& x, float* y) override {
+    if (const Tensor* values = Dense()) {
+      const void* x_values = dtype_ == DType::kF32 ? static_cast<const void*>(x.F32())
+                                                   : static_cast<const void*>(x.bytes().data());
+      DenseProduct(dtype_, x.num_rows(), rows(), cols(), x_values, values->bytes().data(), y);
+      return;
+    }
     const auto count = static_cast<size_t>(rows() * cols());
     if (dtype_ == DType::kBF16) {
       bf16_.Resize(count);
@@ -62,6 +78,7 @@ class DequantGemm final : public Matmul {
 
   std::unique_ptr<PanelDecoder> decoder_;
   DType dtype_;
+  bool dense_;
   AlignedBuffer<float> f32_;
   AlignedBuffer<uint16_t> bf16_;
 };
