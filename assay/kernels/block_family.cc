@@ -114,9 +114,13 @@ void AddKernels(const KernelRequest& request,
       kernels.push_back(std::move(kernel));
     }
   }
-  const auto scales = ScalesOf(request.weight, *format, table, used);
-  if (!scales) return;
-  if (auto kernel = MakeBlockDigits(request.weight, *format, *scales, request.a8)) {
+  if (const auto scales = ScalesOf(request.weight, *format, table, used)) {
+    if (auto kernel = MakeBlockDigits(request.weight, *format, *scales, request.a8)) {
+      kernels.push_back(std::move(kernel));
+    }
+  }
+  if (request.a8) return;
+  if (auto kernel = MakeE2M1Lanes(request.weight, *format, table)) {
     kernels.push_back(std::move(kernel));
   }
 }

@@ -2,22 +2,25 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
+#include <vector>
 
 #include "assay/base/checked.h"
 #include "assay/base/parallel.h"
 #include "assay/base/target.h"
 #include "assay/formats/affine.h"
 #include "assay/kernels/affine_kernels.h"
+#include "assay/kernels/block_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "assay/kernels/affine_lanes.cc"
+#define HWY_TARGET_INCLUDE "assay/kernels/code_lanes.cc"
 #include <hwy/foreach_target.h>
 //
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
-#ifndef ASSAY_KERNELS_AFFINE_LANES_ONCE
-#define ASSAY_KERNELS_AFFINE_LANES_ONCE
+#ifndef ASSAY_KERNELS_CODE_LANES_ONCE
+#define ASSAY_KERNELS_CODE_LANES_ONCE
 
 namespace assay {
 namespace {
@@ -26,12 +29,19 @@ namespace {
 // conversion to f32 is exact (at most 8 significant bits), and the power of two that stands before
 // the code is divided out of x once per call. Three vector instructions a vector of codes.
 
+enum class LaneCodes { kAffine2, kAffine4, kAffine8, kE2M1 };
+
+constexpr int BitsOf(LaneCodes codes) {
+  return codes == LaneCodes::kAffine2 ? 2 : codes == LaneCodes::kAffine8 ? 8 : 4;
+}
+
 /// Planes and x of one call. Unit: the codes of one vector of words.
 struct LaneProduct {
   const std::byte* codes;
   const std::byte* scales;
-  const std::byte* biases;
-  DType dtype;  ///< of scales and biases
+  const std::byte* biases;   ///< affine only
+  const float* scale_table;  ///< of scale bytes; null when scales are floats of `dtype`
+  DType dtype;
   int64_t rows;
   int64_t cols;
   int64_t group;
@@ -63,7 +73,12 @@ using DI = hn::RebindToSigned<D>;
 using V = hn::Vec<D>;
 
 /// Widens `count` scales; out has room for kGroupPadding more.
-void WidenScales(DType dtype, const std::byte* from, int64_t count, float* out) {
+void WidenScales(const LaneProduct& p, const std::byte* from, int64_t count, float* out) {
+  const DType dtype = p.dtype;
+  if (p.scale_table != nullptr) {
+    for (int64_t i = 0; i < count; ++i) out[i] = p.scale_table[static_cast<size_t>(from[i])];
+    return;
+  }
   const D d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t i = 0; i < count; i += lanes) {
@@ -91,12 +106,68 @@ void WidenScales(DType dtype, const std::byte* from, int64_t count, float* out) 
   }
 }
 
-template <int kBits, size_t kX>
+/// The codes of a vector of words as f32, one vector for each code of a word, times a power of two
+/// that x was divided by.
+template <LaneCodes kCodes>
+struct Words {
+  static constexpr int kBits = BitsOf(kCodes);
+  static constexpr int kPerWord = 32 / kBits;
+
+  explicit HWY_INLINE Words(hn::Vec<DU> packed) : words(packed) {}
+
+  HWY_INLINE V Value(int j) const {
+    // The sign bit belongs to the last code: that one is shifted down instead.
+    const auto code = j == kPerWord - 1
+                          ? hn::ShiftRight<32 - kBits>(words)
+                          : hn::And(words, hn::Set(DU(), ((1u << kBits) - 1) << (kBits * j)));
+    return hn::ConvertTo(D(), hn::BitCast(DI(), code));
+  }
+  /// log2 of what Value(j) is too large by.
+  static constexpr int Shift(int j) { return j == kPerWord - 1 ? 0 : kBits * j; }
+
+  hn::Vec<DU> words;
+};
+
+/// Twice the value of e2m1 is an integer: a byte table makes int8 of the nibbles, whose bytes are
+/// moved to the top of their word.
+template <>
+struct Words<LaneCodes::kE2M1> {
+  static constexpr int kBits = 4;
+  static constexpr int kPerWord = 8;
+
+  explicit HWY_INLINE Words(hn::Vec<DU> packed) : even(packed), odd(packed) {
+    const hn::Repartition<uint8_t, D> d8;
+    HWY_ALIGN static constexpr uint8_t kTwice[16] = {0, 1,   2,   3,   4,   6,   8,   12,
+                                                     0, 255, 254, 253, 252, 250, 248, 244};
+    const auto table = hn::LoadDup128(d8, kTwice);
+    const auto low = hn::Set(DU(), 0x0F0F0F0Fu);
+    even = hn::BitCast(DU(), hn::TableLookupBytes(table, hn::BitCast(d8, hn::And(packed, low))));
+    odd = hn::BitCast(DU(), hn::TableLookupBytes(
+                                table, hn::BitCast(d8, hn::And(hn::ShiftRight<4>(packed), low))));
+  }
+
+  HWY_INLINE V Value(int j) const {
+    const auto top = hn::Set(DU(), 0xFF000000u);
+    const auto bytes = j % 2 == 0 ? even : odd;
+    const auto moved = j / 2 == 0   ? hn::ShiftLeft<24>(bytes)
+                       : j / 2 == 1 ? hn::And(hn::ShiftLeft<16>(bytes), top)
+                       : j / 2 == 2 ? hn::And(hn::ShiftLeft<8>(bytes), top)
+                                    : hn::And(bytes, top);
+    return hn::ConvertTo(D(), hn::BitCast(DI(), moved));
+  }
+  static constexpr int Shift(int /*j*/) { return 25; }
+
+  hn::Vec<DU> even;
+  hn::Vec<DU> odd;
+};
+
+template <LaneCodes kCodes, size_t kX>
 HWY_INLINE void Row(const LaneProduct& p, int64_t row, int64_t m, const float* scales,
                     const float* biases, float* y) {
   const D d;
   const DU du;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  constexpr int kBits = BitsOf(kCodes);
   constexpr int kPerWord = 32 / kBits;
   const int64_t unit = kPerWord * lanes;
   const int64_t unit_bytes = 4 * lanes;
@@ -115,12 +186,9 @@ HWY_INLINE void Row(const LaneProduct& p, int64_t row, int64_t m, const float* s
     V parts[kX];
     for (V& part : parts) part = hn::Zero(d);
     const float* x_unit = x + u * unit;
+    const Words<kCodes> unpacked(words);
     for (int j = 0; j < kPerWord; ++j) {
-      // The sign bit belongs to the last code: that one is shifted down instead.
-      const bool last = j == kPerWord - 1;
-      const auto code = last ? hn::ShiftRight<32 - kBits>(words)
-                             : hn::And(words, hn::Set(du, ((1u << kBits) - 1) << (kBits * j)));
-      const V value = hn::ConvertTo(d, hn::BitCast(DI(), code));
+      const V value = unpacked.Value(j);
       for (size_t i = 0; i < kX; ++i) {
         parts[i] = hn::MulAdd(
             value, hn::LoadU(d, x_unit + static_cast<int64_t>(i) * p.x_stride + j * lanes),
@@ -146,7 +214,7 @@ HWY_INLINE void Row(const LaneProduct& p, int64_t row, int64_t m, const float* s
                 tail);
     add(hn::BitCast(du, hn::Load(hn::Repartition<uint8_t, D>(), tail)), units);
   }
-  const int64_t groups = p.cols / p.group;
+  const int64_t groups = p.biases == nullptr ? 0 : p.cols / p.group;
   for (int64_t g = 0; g < groups; g += lanes) {
     const V bias = hn::LoadU(d, biases + g);
     for (size_t i = 0; i < kX; ++i) {
@@ -159,7 +227,7 @@ HWY_INLINE void Row(const LaneProduct& p, int64_t row, int64_t m, const float* s
   }
 }
 
-template <int kBits>
+template <LaneCodes kCodes>
 void RowsOf(const LaneProduct& p, int64_t first, int64_t last, float* y) {
   const int64_t groups = p.cols / p.group;
   thread_local AlignedBuffer<float> widened;
@@ -167,55 +235,67 @@ void RowsOf(const LaneProduct& p, int64_t first, int64_t last, float* y) {
   float* scales = widened.data();
   float* biases = scales + groups + 2 * kGroupPadding;
   std::fill_n(scales, widened.size(), 0.0f);
-  const int64_t row_bytes = groups * (p.dtype == DType::kF32 ? 4 : 2);
+  const int64_t row_bytes = groups * (p.scale_table != nullptr ? 1
+                                      : p.dtype == DType::kF32 ? 4
+                                                               : 2);
   for (int64_t n = first; n < last; ++n) {
-    WidenScales(p.dtype, p.scales + n * row_bytes, groups, scales);
-    WidenScales(p.dtype, p.biases + n * row_bytes, groups, biases);
+    WidenScales(p, p.scales + n * row_bytes, groups, scales);
+    if (p.biases != nullptr) WidenScales(p, p.biases + n * row_bytes, groups, biases);
     int64_t m = 0;
-    for (; m + 4 <= p.num_x; m += 4) Row<kBits, 4>(p, n, m, scales, biases, y);
-    for (; m + 2 <= p.num_x; m += 2) Row<kBits, 2>(p, n, m, scales, biases, y);
-    if (m < p.num_x) Row<kBits, 1>(p, n, m, scales, biases, y);
+    for (; m + 4 <= p.num_x; m += 4) Row<kCodes, 4>(p, n, m, scales, biases, y);
+    for (; m + 2 <= p.num_x; m += 2) Row<kCodes, 2>(p, n, m, scales, biases, y);
+    if (m < p.num_x) Row<kCodes, 1>(p, n, m, scales, biases, y);
   }
 }
 
-template <int kBits>
+template <LaneCodes kCodes>
 void ArrangeOf(const float* x, int64_t cols, float* out) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
-  constexpr int64_t kPerWord = 32 / kBits;
+  constexpr int64_t kPerWord = Words<kCodes>::kPerWord;
   const int64_t unit = kPerWord * lanes;
   for (int64_t c = 0; c < cols; ++c) {
     const int64_t in_unit = c % unit;
     const int64_t j = in_unit % kPerWord;
-    const int64_t shift = j == kPerWord - 1 ? 0 : kBits * j;
-    const float down = 1.0f / static_cast<float>(uint32_t{1} << shift);
+    const float down =
+        1.0f / static_cast<float>(uint32_t{1} << Words<kCodes>::Shift(static_cast<int>(j)));
     out[c - in_unit + j * lanes + in_unit / kPerWord] = x[c] * down;
   }
 }
 
 }  // namespace
 
-void AffineLaneRows(int bits, const LaneProduct& p, int64_t first, int64_t last, float* y) {
-  if (bits == 2) {
-    RowsOf<2>(p, first, last, y);
-  } else if (bits == 4) {
-    RowsOf<4>(p, first, last, y);
-  } else {
-    RowsOf<8>(p, first, last, y);
+void CodeLaneRows(LaneCodes codes, const LaneProduct& p, int64_t first, int64_t last, float* y) {
+  switch (codes) {
+    case LaneCodes::kAffine2:
+      return RowsOf<LaneCodes::kAffine2>(p, first, last, y);
+    case LaneCodes::kAffine4:
+      return RowsOf<LaneCodes::kAffine4>(p, first, last, y);
+    case LaneCodes::kAffine8:
+      return RowsOf<LaneCodes::kAffine8>(p, first, last, y);
+    case LaneCodes::kE2M1:
+      return RowsOf<LaneCodes::kE2M1>(p, first, last, y);
   }
 }
 
 /// One row of x into words' order; returns the floats it takes, zeros behind the last column.
-int64_t AffineLaneArrange(int bits, const float* x, int64_t cols, float* out) {
-  const int64_t unit = 32 / bits * static_cast<int64_t>(hn::Lanes(D()));
+int64_t CodeLaneArrange(LaneCodes codes, const float* x, int64_t cols, float* out) {
+  const int64_t unit = 32 / BitsOf(codes) * static_cast<int64_t>(hn::Lanes(D()));
   const int64_t stride = CeilDiv(cols, unit) * unit;
   if (out == nullptr) return stride;
   std::fill_n(out, stride, 0.0f);
-  if (bits == 2) {
-    ArrangeOf<2>(x, cols, out);
-  } else if (bits == 4) {
-    ArrangeOf<4>(x, cols, out);
-  } else {
-    ArrangeOf<8>(x, cols, out);
+  switch (codes) {
+    case LaneCodes::kAffine2:
+      ArrangeOf<LaneCodes::kAffine2>(x, cols, out);
+      break;
+    case LaneCodes::kAffine4:
+      ArrangeOf<LaneCodes::kAffine4>(x, cols, out);
+      break;
+    case LaneCodes::kAffine8:
+      ArrangeOf<LaneCodes::kAffine8>(x, cols, out);
+      break;
+    case LaneCodes::kE2M1:
+      ArrangeOf<LaneCodes::kE2M1>(x, cols, out);
+      break;
   }
   return stride;
 }
@@ -229,35 +309,32 @@ HWY_AFTER_NAMESPACE();
 namespace assay {
 namespace {
 
-HWY_EXPORT(AffineLaneRows);
-HWY_EXPORT(AffineLaneArrange);
+HWY_EXPORT(CodeLaneRows);
+HWY_EXPORT(CodeLaneArrange);
 
 constexpr int64_t kMaxXRows = 16;
 
-class AffineLanes final : public ProductKernel {
+class CodeLanes final : public ProductKernel {
  public:
-  AffineLanes(const EncodedMatrix& weight, const AffineFormat& format)
+  /// `product`: planes and shape; x is filled in here. `table`: of scale bytes, empty without.
+  CodeLanes(const EncodedMatrix& weight, LaneCodes codes, const LaneProduct& product,
+            std::vector<float> table, std::string what)
       : weight_(weight),
-        bits_(format.bits()),
+        codes_(codes),
+        table_(std::move(table)),
+        what_(std::move(what)),
         target_(ActiveTargetName()),
-        arrange_(&HWY_DYNAMIC_DISPATCH(AffineLaneArrange)),
-        rows_(&HWY_DYNAMIC_DISPATCH(AffineLaneRows)),
-        product_{weight_.Get("codes").bytes().data(),
-                 weight_.Get("scales").bytes().data(),
-                 weight_.Get("biases").bytes().data(),
-                 weight.dtype,
-                 weight.rows,
-                 weight.cols,
-                 format.group_size(),
-                 std::countr_zero(static_cast<unsigned>(format.group_size())),
-                 nullptr,
-                 nullptr,
-                 0,
-                 arrange_(bits_, nullptr, weight.cols, nullptr),
-                 weight.cols / format.group_size() + kGroupPadding} {}
+        arrange_(&HWY_DYNAMIC_DISPATCH(CodeLaneArrange)),
+        rows_(&HWY_DYNAMIC_DISPATCH(CodeLaneRows)),
+        product_(product) {
+    product_.scale_table = table_.empty() ? nullptr : table_.data();
+    product_.group_shift = std::countr_zero(static_cast<uint64_t>(product.group));
+    product_.x_stride = arrange_(codes_, nullptr, weight.cols, nullptr);
+    product_.sums_stride = weight.cols / product.group + kGroupPadding;
+  }
 
   std::string Name() const override {
-    return fmt::format("affine{} codes masked in their words times f32 x, {}", bits_, target_);
+    return fmt::format("{} codes in their words times f32 x, {}", what_, target_);
   }
 
   Accuracy Bound() const override {
@@ -275,7 +352,7 @@ class AffineLanes final : public ProductKernel {
     std::fill_n(sums_.data(), sums_.size(), 0.0f);
     for (int64_t m = 0; m < x.num_rows(); ++m) {
       const float* row = values + m * x.cols();
-      arrange_(bits_, row, x.cols(), x_.data() + m * product_.x_stride);
+      arrange_(codes_, row, x.cols(), x_.data() + m * product_.x_stride);
       for (int64_t g = 0; g < x.cols() / product_.group; ++g) {
         double sum = 0;
         for (int64_t i = 0; i < product_.group; ++i) {
@@ -287,16 +364,18 @@ class AffineLanes final : public ProductKernel {
     product_.x = x_.data();
     product_.sums = sums_.data();
     ParallelFor(0, weight_.rows, RowGrain(weight_.rows, 1),
-                [&](int64_t first, int64_t last) { rows_(bits_, product_, first, last, y); });
+                [&](int64_t first, int64_t last) { rows_(codes_, product_, first, last, y); });
     return true;
   }
 
  private:
   EncodedMatrix weight_;
-  int bits_;
+  LaneCodes codes_;
+  std::vector<float> table_;
+  std::string what_;
   std::string target_;
-  int64_t (*arrange_)(int, const float*, int64_t, float*);
-  void (*rows_)(int, const LaneProduct&, int64_t, int64_t, float*);
+  int64_t (*arrange_)(LaneCodes, const float*, int64_t, float*);
+  void (*rows_)(LaneCodes, const LaneProduct&, int64_t, int64_t, float*);
   LaneProduct product_;
   AlignedBuffer<float> x_;
   AlignedBuffer<float> sums_;
@@ -307,8 +386,35 @@ class AffineLanes final : public ProductKernel {
 std::unique_ptr<ProductKernel> MakeAffineLanes(const EncodedMatrix& weight) {
   const auto* format = dynamic_cast<const AffineFormat*>(weight.format.get());
   if (format == nullptr) return nullptr;
-  if (format->bits() != 2 && format->bits() != 4 && format->bits() != 8) return nullptr;
-  return std::make_unique<AffineLanes>(weight, *format);
+  const int bits = format->bits();
+  if (bits != 2 && bits != 4 && bits != 8) return nullptr;
+  LaneProduct product{};
+  product.codes = weight.Get("codes").bytes().data();
+  product.scales = weight.Get("scales").bytes().data();
+  product.biases = weight.Get("biases").bytes().data();
+  product.dtype = weight.dtype;
+  product.rows = weight.rows;
+  product.cols = weight.cols;
+  product.group = format->group_size();
+  const LaneCodes codes = bits == 2   ? LaneCodes::kAffine2
+                          : bits == 4 ? LaneCodes::kAffine4
+                                      : LaneCodes::kAffine8;
+  return std::make_unique<CodeLanes>(weight, codes, product, std::vector<float>(),
+                                     fmt::format("affine{}", bits));
+}
+
+std::unique_ptr<ProductKernel> MakeE2M1Lanes(const EncodedMatrix& weight, const BlockFormat& format,
+                                             const BlockFormat::ScaleValues& scale_table) {
+  if (format.element() != BlockElement::kE2M1) return nullptr;
+  LaneProduct product{};
+  product.codes = weight.Get("codes").bytes().data();
+  product.scales = weight.Get("scales").bytes().data();
+  product.rows = weight.rows;
+  product.cols = weight.cols;
+  product.group = format.block();
+  return std::make_unique<CodeLanes>(weight, LaneCodes::kE2M1, product,
+                                     std::vector<float>(scale_table.begin(), scale_table.end()),
+                                     format.Name());
 }
 
 }  // namespace assay
