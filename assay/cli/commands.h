@@ -13,6 +13,7 @@ extern const Command kDequantizeCommand;
 extern const Command kVectorsCommand;
 extern const Command kCompletionCommand;
 extern const Command kInspectCommand;
+extern const Command kKvCommand;
 extern const Command kManCommand;
 
 }  // namespace assay::cli
