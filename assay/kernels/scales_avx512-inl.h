@@ -14,7 +14,7 @@ namespace {
 
 /// Distance of a code stream's prefetch: some 100 lines must be in flight per core, and a kernel of
 /// 25 instructions a line sees only 20 of them itself.
-constexpr int64_t kPrefetchBytes = 6144;
+constexpr int64_t kPrefetchBytes = 4096;
 
 ASSAY_AVX512_BEGIN
 

@@ -55,6 +55,7 @@ struct CentroidDecoder {
 
   struct Planes {
     const std::byte* codes;
+    const std::byte* end;     ///< of the codes
     const std::byte* scales;  ///< f16
     const float* centroids;   ///< 16
     int64_t cols;
@@ -63,12 +64,38 @@ struct CentroidDecoder {
   struct Row {
     Row(const Planes& planes, int64_t row)
         : codes(planes.codes + row * (planes.cols * kStored / 8)),
+          end(planes.end),
           scales(planes.scales + row * (planes.cols / kGroup) * 2),
-          groups(planes.cols / kGroup),
-          table(_mm512_loadu_ps(planes.centroids)) {}
+          table(_mm512_loadu_ps(planes.centroids)) {
+      // f32 scales of the row, so that the loop only loads them; zeros behind the last.
+      thread_local AlignedBuffer<float> buffer;
+      const int64_t groups = planes.cols / kGroup;
+      buffer.Resize(static_cast<size_t>(CeilDiv<int64_t>(groups, 16) * 16 + 16));
+      widened = buffer.data();
+      for (int64_t g = 0; g < groups + 16; g += 16) {
+        const int64_t left = std::clamp<int64_t>(groups - g, 0, 16);
+        const auto mask = static_cast<__mmask16>((1u << left) - 1);
+        _mm512_storeu_ps(buffer.data() + g, F16Scales::Load16(scales + g * 2, mask));
+      }
+    }
 
     void Decode(int64_t step, __m512 (&out)[kVectors]) const {
-      LookUp(_mm512_loadu_si512(codes + step * 64), out);
+      const std::byte* at = codes + step * 64;
+      const __m512i indices = _mm512_loadu_si512(at);
+      if (at + 67 > end) {
+        LookUp(indices, out);
+        return;
+      }
+      // A load one byte on is a shift by 8: loads have room, the shifts' port has not.
+      constexpr unsigned kPerByte = 8 / kStored;
+      for (unsigned byte = 0; byte < 4; ++byte) {
+        const __m512i moved = byte == 0 ? indices : _mm512_loadu_si512(at + byte);
+        out[byte * kPerByte] = _mm512_permutexvar_ps(moved, table);
+        for (unsigned i = 1; i < kPerByte; ++i) {
+          out[byte * kPerByte + i] =
+              _mm512_permutexvar_ps(_mm512_srli_epi32(moved, i * kStored), table);
+        }
+      }
     }
     void DecodeTail(int64_t step, int64_t columns, __m512 (&out)[kVectors]) const {
       // Columns past the end meet a zero x.
@@ -83,14 +110,14 @@ struct CentroidDecoder {
       }
     }
     __m512 Scale(int64_t step, int) const {
-      const int64_t group = step * kColumns / kGroup;
-      std::array<std::byte, 32> copy{};
-      const std::byte* at = scales + group * 2;
-      if (groups - group < kGroupsPerStep) {
-        std::memcpy(copy.data(), at, static_cast<size_t>((groups - group) * 2));
-        at = copy.data();
+      const float* at = widened + step * kColumns / kGroup;
+      if constexpr (kGroupsPerStep == 1) {
+        return _mm512_set1_ps(*at);
+      } else {
+        alignas(64) std::array<int32_t, 16> index{};
+        for (size_t i = 0; i < 16; ++i) index[i] = static_cast<int32_t>(i) / (16 / kGroupsPerStep);
+        return _mm512_permutexvar_ps(_mm512_load_si512(index.data()), _mm512_loadu_ps(at));
       }
-      return F16Scales::Spread<kGroupsPerStep>(at);
     }
     ASSAY_ALWAYS_INLINE void Prefetch(int64_t step) const {
       _mm_prefetch(reinterpret_cast<const char*>(codes + step * 64 + kPrefetchBytes), _MM_HINT_T0);
@@ -104,13 +131,16 @@ struct CentroidDecoder {
     }
 
     const std::byte* codes;
+    const std::byte* end;
     const std::byte* scales;
-    int64_t groups;
+    const float* widened;
     __m512 table;
   };
 };
 
 ASSAY_AVX512_END
+
+const std::byte* EndOf(const Tensor& plane) { return plane.bytes().data() + plane.num_bytes(); }
 
 template <typename Decoder>
 class TurboQuantProduct final : public FloatProduct<Decoder> {
@@ -119,8 +149,8 @@ class TurboQuantProduct final : public FloatProduct<Decoder> {
  public:
   TurboQuantProduct(const EncodedMatrix& weight, const TurboQuantFormat& format)
       : Base(weight,
-             {weight.Get("packed").bytes().data(), weight.Get("scales").bytes().data(), nullptr,
-              weight.cols},
+             {weight.Get("packed").bytes().data(), EndOf(weight.Get("packed")),
+              weight.Get("scales").bytes().data(), nullptr, weight.cols},
              fmt::format("{} centroids times rotated f32 x", format.Name())),
         group_(format.group_size()) {
     const auto& centroids = format.DecoderCodebook().centroids;
