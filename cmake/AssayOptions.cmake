@@ -11,5 +11,7 @@ target_compile_options(assay_options INTERFACE
 # time for machines nobody measures on. Before GCC 12.3 Highway replaces EMU128 by its one-lane SCALAR
 # for the sake of GCC bug 106322, which x86-64 does not meet (google/highway#956); EMU128 has all
 # operations, so it is kept.
+set(ASSAY_DISABLED_TARGETS "HWY_SSSE3" CACHE STRING
+  "Highway targets that are not compiled, as an expression of its HWY_* constants")
 target_compile_definitions(assay_options INTERFACE
-  HWY_DISABLED_TARGETS=HWY_SSSE3 HWY_WANT_AVX3_DL HWY_BROKEN_EMU128=0)
+  "HWY_DISABLED_TARGETS=(${ASSAY_DISABLED_TARGETS})" HWY_WANT_AVX3_DL HWY_BROKEN_EMU128=0)
