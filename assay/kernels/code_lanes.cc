@@ -132,7 +132,6 @@ struct Words {
 /// moved to the top of their word.
 template <>
 struct Words<LaneCodes::kE2M1> {
-  static constexpr int kBits = 4;
   static constexpr int kPerWord = 8;
 
   explicit HWY_INLINE Words(hn::Vec<DU> packed) : even(packed), odd(packed) {
