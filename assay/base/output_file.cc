@@ -182,4 +182,14 @@ void RequireDistinct(const std::string& output, const std::vector<std::string>& 
   }
 }
 
+void RequireWritableParent(const std::string& output) {
+  const size_t slash = output.find_last_not_of('/') == std::string::npos
+                           ? std::string::npos
+                           : output.rfind('/', output.find_last_not_of('/'));
+  const std::string parent = slash == std::string::npos ? "." : output.substr(0, slash + 1);
+  if (access(parent.c_str(), W_OK) != 0) {
+    ThrowInput("{}: cannot be written: {}: {}", output, parent, std::strerror(errno));
+  }
+}
+
 }  // namespace assay

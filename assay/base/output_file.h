@@ -57,4 +57,8 @@ void WriteFile(const std::string& path, std::string_view content);
 /// Errors: usage.
 void RequireDistinct(const std::string& output, const std::vector<std::string>& inputs);
 
+/// Refuses an output whose folder does not exist or cannot be written, before any work.
+/// Errors: input.
+void RequireWritableParent(const std::string& output);
+
 }  // namespace assay

@@ -28,8 +28,8 @@ int ExitCodeOf(ErrorKind kind) {
 
 // One line on stderr whatever the message holds.
 int Fail(int exit_code, std::string_view message) {
-  const size_t end = message.find('\n');
-  const std::string line = Printable(message.substr(0, end));
+  while (message.ends_with('\n')) message.remove_suffix(1);
+  const std::string line = Printable(message);
   std::fflush(stdout);
   fmt::print(stderr, "assay: {}\n", line);
   return exit_code;

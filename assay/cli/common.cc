@@ -110,16 +110,17 @@ void CheckReportPath(const CommonOptions& common, std::span<const std::string> i
   if (path.empty()) return;
   for (const std::string& input : inputs) {
     if (SameFile(path, input)) ThrowUsage("{}: the report would overwrite its input", path);
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(input, none)) {
+      if (!SameFile(path, entry.path().string())) continue;
+      ThrowUsage("{}: the report would overwrite a file of its input {}", path, input);
+    }
   }
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) {
     ThrowUsage("{}: a folder; expected a file for the report", path);
   }
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  const std::string parent = folder.empty() ? "." : folder.string();
-  if (access(parent.c_str(), W_OK) != 0) {
-    ThrowInput("{}: report cannot be written: {}: {}", path, parent, std::strerror(errno));
-  }
+  RequireWritableParent(path);
 }
 
 }  // namespace assay::cli

@@ -106,7 +106,7 @@ std::function<int()> SetUpDequantize(CLI::App& app, const CommonOptions& common)
   auto flags = std::make_shared<DequantizeFlags>();
   AddPaths(app, flags->study.input, flags->study.output, flags->shard_bytes);
   app.add_option("--dtype", flags->dtype,
-                 "Type of the decoded weights: bf16, f16 or f32; default: what each was made from")
+                 "Type of the decoded weights: bf16, f16 or f32; default: what each decodes to")
       ->check(OneOf({"bf16", "f16", "f32"}))
       ->type_name("TYPE");
   return [flags, &common] { return RunDequantize(*flags, common); };

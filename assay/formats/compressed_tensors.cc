@@ -209,36 +209,16 @@ class Form final : public CheckpointForm {
   void WriteConfig(json& config, const Format& model_format,
                    const std::vector<WrittenWeight>& weights) const override {
     const Scheme scheme = SchemeOf(model_format);
-    std::set<std::string> classes;
-    json ignore = json::array();
-    for (const WrittenWeight& weight : weights) {
-      const std::string module = ModuleOf(weight.name);
-      if (weight.format == nullptr) {
-        ignore.push_back(module);
-      } else {
-        classes.insert(module.find("embed") == std::string::npos ? "Linear" : "Embedding");
-      }
-    }
-    if (classes.empty()) classes.insert("Linear");
-    json group = {{"format", scheme.format},
-                  {"input_activations", nullptr},
-                  {"output_activations", nullptr},
-                  {"targets", classes},
-                  {"weights",
-                   {{"dynamic", false},
-                    {"group_size", scheme.group_size},
-                    {"num_bits", scheme.num_bits},
-                    {"scale_dtype", scheme.scale_dtype},
-                    {"strategy", scheme.strategy},
-                    {"symmetric", true},
-                    {"type", "float"}}}};
-    config["quantization_config"] = {{"config_groups", {{"group_0", std::move(group)}}},
-                                     {"format", scheme.format},
-                                     {"global_compression_ratio", nullptr},
-                                     {"ignore", std::move(ignore)},
-                                     {"kv_cache_scheme", nullptr},
-                                     {"quant_method", "compressed-tensors"},
-                                     {"quantization_status", "compressed"}};
+    config["quantization_config"] = CompressedTensorsQuantization(
+        scheme.format,
+        {{"dynamic", false},
+         {"group_size", scheme.group_size},
+         {"num_bits", scheme.num_bits},
+         {"scale_dtype", scheme.scale_dtype},
+         {"strategy", scheme.strategy},
+         {"symmetric", true},
+         {"type", "float"}},
+        weights);
   }
 
   std::map<std::string, std::string> ShardMetadata() const override { return {{"format", "pt"}}; }

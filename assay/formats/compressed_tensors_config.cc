@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <set>
+
 #include "assay/base/error.h"
 #include "assay/base/text.h"
 
@@ -65,6 +67,14 @@ CompressedTensorsWeights WeightsFrom(const json& object, const std::string& wher
   return weights;
 }
 
+/// No file says which module is of which class; embeddings are called so in their last part
+/// (embed_tokens, word_embeddings), while vision.patch_embed.proj is a projection.
+bool IsEmbedding(std::string_view module) {
+  const size_t dot = module.rfind('.');
+  return module.substr(dot == std::string_view::npos ? 0 : dot + 1).find("embed") !=
+         std::string_view::npos;
+}
+
 }  // namespace
 
 CompressedTensorsConfig::Entry CompressedTensorsConfig::EntryFrom(const json& value,
@@ -103,8 +113,37 @@ bool CompressedTensorsConfig::IsClassOf(const Entry& entry, std::string_view mod
       entry.text.find('.') != std::string::npos) {
     return false;
   }
-  const bool embedding = module.find("embed") != std::string_view::npos;
-  return embedding == (entry.text.find("Embedding") != std::string::npos);
+  return IsEmbedding(module) == (entry.text.find("Embedding") != std::string::npos);
+}
+
+json CompressedTensorsQuantization(std::string_view format, json settings,
+                                   const std::vector<WrittenWeight>& weights) {
+  constexpr std::string_view kWeight = ".weight";
+  std::set<std::string> classes;
+  json ignore = json::array();
+  for (const WrittenWeight& weight : weights) {
+    std::string module = weight.name;
+    if (module.ends_with(kWeight)) module.resize(module.size() - kWeight.size());
+    if (weight.format != nullptr) {
+      classes.insert(IsEmbedding(module) ? "Embedding" : "Linear");
+    } else {
+      ignore.push_back(std::move(module));
+    }
+  }
+  if (classes.empty()) classes.insert("Linear");
+  json group = {{"format", format},
+                {"input_activations", nullptr},
+                {"output_activations", nullptr},
+                {"targets", classes},
+                {"weights", std::move(settings)}};
+  return {{"config_groups", {{"group_0", std::move(group)}}},
+          {"format", format},
+          {"global_compression_ratio", nullptr},
+          {"ignore", std::move(ignore)},
+          {"kv_cache_scheme", nullptr},
+          {"quant_method", "compressed-tensors"},
+          {"quantization_status", "compressed"},
+          {"version", "0.20.1"}};
 }
 
 std::optional<CompressedTensorsConfig> CompressedTensorsConfig::Read(

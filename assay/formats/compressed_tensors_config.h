@@ -22,6 +22,11 @@ struct CompressedTensorsWeights {
   int64_t block_cols = 0;
 };
 
+/// quantization_config as compressed-tensors 0.20 writes it: one group with these settings of its
+/// weights, for every weight that has a format; the others on the ignore list.
+nlohmann::json CompressedTensorsQuantization(std::string_view format, nlohmann::json settings,
+                                             const std::vector<WrittenWeight>& weights);
+
 /// "config_groups": modules that share settings.
 struct CompressedTensorsGroup {
   std::string name;

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "assay/tensor/matrix_view.h"
@@ -135,6 +136,12 @@ class Format {
   /// which decoding would be undefined. `name` goes into the message. Errors: input.
   /// Default: the planes must be those of Layout, in any order.
   virtual void Validate(const EncodedMatrix& encoded, std::string_view name) const;
+
+  /// Figures of this encoded matrix beyond its size, for reports: key → value. Default: none.
+  virtual std::vector<std::pair<std::string, double>> Figures(
+      const EncodedMatrix& /*encoded*/) const {
+    return {};
+  }
 
   /// How upstream stores it; null when no upstream file holds it.
   virtual const CheckpointForm* Form() const { return nullptr; }

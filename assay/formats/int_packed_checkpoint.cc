@@ -143,29 +143,15 @@ class IntForm final : public CheckpointForm {
     const auto& format = dynamic_cast<const IntPackedFormat&>(model_format);
     const bool whole_row = format.group_size() == IntPackedFormat::kWholeRow;
     const char* name = storage_ == IntStorage::kBytes ? "int-quantized" : "pack-quantized";
-    nlohmann::json ignore = nlohmann::json::array();
-    for (const WrittenWeight& weight : weights) {
-      const std::string base(BaseOf(weight.name, ".weight"));
-      if (weight.format == nullptr && !base.empty()) ignore.push_back(base);
-    }
-    nlohmann::json settings = {{"num_bits", format.bits()},
-                               {"type", "int"},
-                               {"symmetric", format.symmetric()},
-                               {"group_size", whole_row ? nlohmann::json() : nlohmann::json(format.group_size())},
-                               {"strategy", whole_row ? "channel" : "group"},
-                               {"dynamic", false}};
-    config["quantization_config"] = {{"quant_method", "compressed-tensors"},
-                                     {"format", name},
-                                     {"quantization_status", "compressed"},
-                                     {"version", "0.20.1"},
-                                     {"ignore", std::move(ignore)},
-                                     {"config_groups",
-                                      {{"group_0",
-                                        {{"format", name},
-                                         {"targets", {"Linear"}},
-                                         {"weights", std::move(settings)},
-                                         {"input_activations", nullptr},
-                                         {"output_activations", nullptr}}}}}};
+    config["quantization_config"] = CompressedTensorsQuantization(
+        name,
+        {{"num_bits", format.bits()},
+         {"type", "int"},
+         {"symmetric", format.symmetric()},
+         {"group_size", whole_row ? nlohmann::json() : nlohmann::json(format.group_size())},
+         {"strategy", whole_row ? "channel" : "group"},
+         {"dynamic", false}},
+        weights);
   }
 
  private:

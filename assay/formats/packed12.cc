@@ -248,6 +248,16 @@ Packed12Info Packed12InfoOf(const EncodedMatrix& encoded) {
   return info;
 }
 
+std::vector<std::pair<std::string, double>> Packed12Format::Figures(
+    const EncodedMatrix& encoded) const {
+  const Packed12Info info = Packed12InfoOf(encoded);
+  return {{"ratio", info.ratio},
+          {"escapes", static_cast<double>(info.escapes)},
+          {"escape_fraction", info.escape_fraction},
+          {"base_exponent", info.base_exponent},
+          {"last_exponent", info.last_exponent}};
+}
+
 std::vector<std::byte> Packed12ToStream(const EncodedMatrix& encoded) {
   std::vector<std::byte> stream;
   stream.reserve(static_cast<size_t>(encoded.NumBytes()));

@@ -55,6 +55,8 @@ class Packed12Format final : public Format {
   void DecodeRowsTo(const EncodedMatrix& encoded, int64_t first, int64_t count, DType dtype,
                     std::span<std::byte> out) const override;
   void Validate(const EncodedMatrix& encoded, std::string_view name) const override;
+  /// ratio, escapes, escape_fraction, base_exponent, last_exponent: those of Packed12Info.
+  std::vector<std::pair<std::string, double>> Figures(const EncodedMatrix& encoded) const override;
   const CheckpointForm* Form() const override;
 };
 

@@ -80,6 +80,14 @@ Json ResultJson(const FidelityReport& report, const FidelityResult& result) {
     json["matmul"] = ToJson(*result.matmul);
     json["matmul"]["max_abs_at"] = At(*result.matmul, result, report.activation_tokens, *rows);
   }
+  for (const auto& [key, value] : result.figures) {
+    if (value == std::floor(value)) {
+      json[key] = static_cast<int64_t>(value);
+    } else {
+      json[key] = value;
+    }
+  }
+  if (result.bits_identical) json["weight_bits_identical"] = *result.bits_identical;
   if (!result.notes.empty()) json["notes"] = result.notes;
   return json;
 }

@@ -128,7 +128,8 @@ std::string PerTensor(const FidelityReport& report, const TableStyle& style) {
   };
   for (const MatrixRow& row : MatrixRows(report)) {
     const std::string name = ShortName(*row.any);
-    const std::string new_layer = LayerOf(row.any->tensor);
+    std::string new_layer = LayerOf(row.any->tensor);
+    if (!name.starts_with(new_layer + ".")) new_layer.clear();
     if (new_layer != layer && !new_layer.empty()) table.AddHeading(new_layer);
     layer = new_layer;
     const Shape& shape = row.any->source_shape;

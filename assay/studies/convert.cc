@@ -29,6 +29,7 @@ void RequireFreeOutput(const Model& model, const std::string& output) {
   if (!model.Directory().empty()) inputs.push_back(model.Directory());
   for (const ContainerPtr& file : model.Files()) inputs.push_back(file->path());
   RequireDistinct(output, inputs);
+  RequireWritableParent(output);
   std::error_code ignored;
   const fs::file_status status = fs::symlink_status(output, ignored);
   if (status.type() == fs::file_type::not_found) return;

@@ -1,5 +1,7 @@
 #include "assay/studies/convert_plan.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <set>
 
@@ -159,16 +161,18 @@ std::optional<std::string> TryPlanEncode(const Model& model, ConvertStep& step,
 }
 
 std::string FormatsWithFiles() {
-  std::string names;
+  std::vector<std::string> names;
   for (const FormatFamily* family : FormatCatalogue()) {
-    for (const std::string& name : family->names()) {
+    std::vector<std::string> written;
+    const std::vector<std::string> all = family->names();
+    for (const std::string& name : all) {
       const FormatPtr format = Format::Parse(name);
-      if (format->Form() == nullptr || !format->CanEncode()) continue;
-      names += (names.empty() ? "" : ", ") + std::string(family->grammar);
-      break;
+      if (format->Form() != nullptr && format->CanEncode()) written.push_back(name);
     }
+    if (written.size() == all.size()) written = {std::string(family->grammar)};
+    names.insert(names.end(), written.begin(), written.end());
   }
-  return names;
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 const FormatPtr& ModelFormat(const std::vector<FormatChoice>& choices) {
@@ -272,7 +276,12 @@ ConvertPlan PlanQuantize(const Model& model, const QuantizeOptions& options) {
       ThrowInput("{}: nothing that {} could hold; {}: {}", model.Path(), plan.format->Name(),
                  Quoted(step.tensor.name), step.tensor.kept_because);
     }
-    ThrowInput("{}: no tensor fits {}", model.Path(), Quoted(patterns.front()));
+    ThrowInput("{}: no tensor fits {}{}", model.Path(), Quoted(patterns.front()),
+               options.tensors.empty()
+                   ? fmt::format(" or the like, which is what readers of {} look for; choose others "
+                                 "with --tensor",
+                                 plan.format->Name())
+                   : "");
   }
   return plan;
 }

@@ -155,6 +155,7 @@ class Study {
   void Measure(FidelityResult result, const EncodedMatrix& encoded, MatrixComparison& comparison,
                const FidelityActivations* activations) {
     result.num_bytes = encoded.NumBytes();
+    result.figures = encoded.format->Figures(encoded);
     result.bits_per_weight = 8.0 * static_cast<double>(result.num_bytes) /
                              static_cast<double>(encoded.rows * encoded.cols);
     const MatrixErrors errors =
@@ -174,6 +175,13 @@ class Study {
       result.implementation = matmul->Implementation();
     }
     report_.results.push_back(std::move(result));
+  }
+
+  static bool DecodesToTheSameBits(const EncodedMatrix& encoded, const MatrixView& source) {
+    const std::span<const std::byte> original = source.RowBytes(0, source.rows());
+    std::vector<std::byte> decoded(original.size());
+    encoded.format->DecodeRowsTo(encoded, 0, encoded.rows, source.dtype(), decoded);
+    return std::ranges::equal(original, decoded);
   }
 
   void MeasureMatrix(const Weight& weight, int64_t index) {
@@ -202,6 +210,9 @@ class Study {
       const EncodedMatrix encoded = format->Encode(view, encode_options);
       result.encode.Add(stopwatch.Milliseconds());
       Repeat(options_.repeats, result.encode, [&] { format->Encode(view, encode_options); });
+      if (format->Lossless() && encoded.dtype == view.dtype()) {
+        result.bits_identical = DecodesToTheSameBits(encoded, view);
+      }
       Measure(std::move(result), encoded, comparison, activations);
     }
     if (copy_) MeasureCopy(weight, index, comparison, activations);
@@ -242,7 +253,19 @@ class Study {
     for (const std::string& name : names) {
       const bool against = copy_ && name == "against";
       report_.totals.push_back(TotalOf(name, against));
+      if (against && report_.totals.back().num_matrices == 0 && !report_.results.empty()) {
+        ThrowNoCopyFits();
+      }
     }
+  }
+
+  [[noreturn]] void ThrowNoCopyFits() const {
+    for (const FidelitySkipped& skip : report_.skipped) {
+      if (skip.format != "against") continue;
+      ThrowInput("{}: no weight of {} is in it; {}: {}", options_.against, options_.model,
+                 Quoted(skip.tensor), skip.reason);
+    }
+    ThrowInput("{}: no weight of {} is in it", options_.against, options_.model);
   }
 
   FidelityTotal TotalOf(const std::string& name, bool against) const {

@@ -45,6 +45,10 @@ struct FidelityResult {
   TimingSamples encode;              ///< no samples when it was not encoded here
   TimingSamples product;             ///< no samples when it was not timed
   std::string implementation;        ///< what ran in `product`
+  /// Format::Figures of the encoded matrix.
+  std::vector<std::pair<std::string, double>> figures;
+  /// Lossless formats: decoded to the source's dtype and compared bit for bit.
+  std::optional<bool> bits_identical;
   std::vector<std::string> notes;
 
   int64_t num_values() const { return source_shape.NumElements(); }
