@@ -26,8 +26,7 @@ const Tensor& Layer() {
 }
 
 std::shared_ptr<const TurboQuantFormat> FormatOf(const benchmark::State& state) {
-  return TurboQuantFormat::Make(static_cast<int>(state.range(0)),
-                                static_cast<int>(state.range(1)));
+  return TurboQuantFormat::Make(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)));
 }
 
 void CountBytes(benchmark::State& state) {

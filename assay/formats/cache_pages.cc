@@ -6,6 +6,7 @@
 
 #include "assay/base/checked.h"
 #include "assay/base/error.h"
+#include "assay/formats/planes.h"
 
 namespace assay {
 namespace {
@@ -107,11 +108,8 @@ EncodedMatrix UnpackCachePage(CachePageLayout layout, std::span<const std::byte>
     ThrowInput("cache page {}: {} tokens take {} bytes, found {}", facts.name, num_tokens,
                page_bytes, page.size());
   }
-  EncodedMatrix encoded{Format::Parse(facts.format_name), num_tokens, facts.dims, DType::kBF16, {}};
-  for (PlaneSpec& spec : encoded.format->Layout(num_tokens, facts.dims, DType::kBF16)) {
-    Tensor tensor = Tensor::Allocate(spec.dtype, std::move(spec.shape));
-    encoded.planes.push_back({std::move(spec.name), std::move(tensor)});
-  }
+  EncodedMatrix encoded =
+      AllocatePlanes(Format::Parse(facts.format_name), num_tokens, facts.dims, DType::kBF16);
   for (const PlanePlace& place : PlacesOf(layout, num_tokens)) {
     const auto plane = std::find_if(encoded.planes.begin(), encoded.planes.end(),
                                     [&place](const Plane& p) { return p.name == place.plane; });

@@ -209,16 +209,16 @@ class Form final : public CheckpointForm {
   void WriteConfig(json& config, const Format& model_format,
                    const std::vector<WrittenWeight>& weights) const override {
     const Scheme scheme = SchemeOf(model_format);
-    config["quantization_config"] = CompressedTensorsQuantization(
-        scheme.format,
-        {{"dynamic", false},
-         {"group_size", scheme.group_size},
-         {"num_bits", scheme.num_bits},
-         {"scale_dtype", scheme.scale_dtype},
-         {"strategy", scheme.strategy},
-         {"symmetric", true},
-         {"type", "float"}},
-        weights);
+    config["quantization_config"] =
+        CompressedTensorsQuantization(scheme.format,
+                                      {{"dynamic", false},
+                                       {"group_size", scheme.group_size},
+                                       {"num_bits", scheme.num_bits},
+                                       {"scale_dtype", scheme.scale_dtype},
+                                       {"strategy", scheme.strategy},
+                                       {"symmetric", true},
+                                       {"type", "float"}},
+                                      weights);
   }
 
   std::map<std::string, std::string> ShardMetadata() const override { return {{"format", "pt"}}; }

@@ -8,6 +8,7 @@
 #include "assay/base/checked.h"
 #include "assay/base/error.h"
 #include "assay/base/parallel.h"
+#include "assay/formats/planes.h"
 #include "assay/numeric/bulk.h"
 #include "assay/numeric/element.h"
 #include "assay/tensor/convert.h"
@@ -34,10 +35,6 @@ std::string_view SuffixOf(DType scale_dtype) {
   }
 }
 
-float RoundToScaleType(DType dtype, float value) {
-  return ToFloat(ElementOf(dtype), FromFloat(ElementOf(dtype), value));
-}
-
 /// The scale of a block whose largest magnitude is `amax`; finite.
 float ScaleOf(float amax, DType dtype) {
   if (dtype == DType::kF8E8M0) {
@@ -48,7 +45,7 @@ float ScaleOf(float amax, DType dtype) {
     const auto log = static_cast<float>(std::log2(static_cast<double>(floored)));
     return std::ldexp(1.0F, static_cast<int>(std::ceil(log)));
   }
-  const float scale = RoundToScaleType(dtype, amax / kLargest);
+  const float scale = RoundToDType(dtype, amax / kLargest);
   return scale == 0.0F ? 1.0F : scale;
 }
 
@@ -164,11 +161,7 @@ EncodedMatrix Fp8BlockFormat::Encode(const MatrixView& matrix, const EncodeOptio
   RequireEncodable(*this, matrix, options);
   const int64_t rows = matrix.rows();
   const int64_t cols = matrix.cols();
-  EncodedMatrix encoded{shared_from_this(), rows, cols, matrix.dtype(), {}};
-  for (PlaneSpec& spec : Layout(rows, cols, matrix.dtype())) {
-    Tensor tensor = Tensor::Allocate(spec.dtype, std::move(spec.shape));
-    encoded.planes.push_back({std::move(spec.name), std::move(tensor)});
-  }
+  EncodedMatrix encoded = AllocatePlanes(shared_from_this(), rows, cols, matrix.dtype());
   if (rows == 0 || cols == 0) return encoded;
   const std::span<std::byte> codes = encoded.planes[0].tensor.mutable_bytes();
   const std::span<std::byte> scale_bytes = encoded.planes[1].tensor.mutable_bytes();
@@ -229,7 +222,7 @@ EncodedMatrix Fp8BlockFormat::Encode(const MatrixView& matrix, const EncodeOptio
         for (float& value : std::span(values).subspan(begin, length)) value /= scale;
       }
       if (rounds_quotient) {
-        for (float& value : values) value = RoundToScaleType(scale_dtype_, value);
+        for (float& value : values) value = RoundToDType(scale_dtype_, value);
       }
       for (float& value : values) value = std::clamp(value, -kLargest, kLargest);
       Round(Element::kE4M3, values, codes.subspan(static_cast<size_t>(row) * width, width));
@@ -262,20 +255,11 @@ std::vector<float> ScalesOf(const EncodedMatrix& encoded) {
   return scales;
 }
 
-void RequireRows(const Format& format, const EncodedMatrix& encoded, int64_t first, int64_t count,
-                 size_t out_size, int64_t element_bytes) {
-  if (first < 0 || count < 0 || first > encoded.rows - count ||
-      static_cast<int64_t>(out_size) != count * encoded.cols * element_bytes) {
-    ThrowInternal("{}: rows {} + {} of {}, {} out", format.Name(), first, count, encoded.rows,
-                  out_size);
-  }
-}
-
 }  // namespace
 
 void Fp8BlockFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, int64_t count,
                                 std::span<float> out, DecodeRounding rounding) const {
-  RequireRows(*this, encoded, first, count, out.size(), 1);
+  RequireRowRange(encoded, first, count, out.size());
   if (out.empty()) return;
   const std::vector<float> scales = ScalesOf(encoded);
   const auto width = static_cast<size_t>(encoded.cols);
@@ -301,7 +285,7 @@ void Fp8BlockFormat::DecodeRowsTo(const EncodedMatrix& encoded, int64_t first, i
     return;
   }
   const int64_t element_bytes = BitsOf(dtype) / 8;
-  RequireRows(*this, encoded, first, count, out.size(), element_bytes);
+  RequireRowRange(encoded, first, count, out.size(), element_bytes);
   if (out.empty()) return;
   const std::vector<float> scales = ScalesOf(encoded);
   const auto width = static_cast<size_t>(encoded.cols);

@@ -9,6 +9,7 @@
 #include "assay/base/error.h"
 #include "assay/base/parallel.h"
 #include "assay/formats/deepseek_cache.h"
+#include "assay/formats/planes.h"
 #include "assay/numeric/bulk.h"
 #include "assay/numeric/element.h"
 #include "assay/tensor/convert.h"
@@ -88,11 +89,7 @@ EncodedMatrix RopeCacheFormat::Encode(const MatrixView& matrix,
                                       const EncodeOptions& options) const {
   RequireEncodable(*this, matrix, options);
   const int64_t rows = matrix.rows();
-  EncodedMatrix encoded{shared_from_this(), rows, matrix.cols(), DType::kBF16, {}};
-  for (PlaneSpec& spec : Layout(rows, matrix.cols(), DType::kBF16)) {
-    Tensor tensor = Tensor::Allocate(spec.dtype, std::move(spec.shape));
-    encoded.planes.push_back({std::move(spec.name), std::move(tensor)});
-  }
+  EncodedMatrix encoded = AllocatePlanes(shared_from_this(), rows, matrix.cols(), DType::kBF16);
   const auto cols = static_cast<size_t>(matrix.cols());
   const size_t coded = cols - static_cast<size_t>(rope());
   const size_t num_scales = coded / static_cast<size_t>(block());
@@ -144,11 +141,7 @@ EncodedMatrix RopeCacheFormat::Encode(const MatrixView& matrix,
 void RopeCacheFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, int64_t count,
                                  std::span<float> out, DecodeRounding rounding) const {
   const auto cols = static_cast<size_t>(encoded.cols);
-  if (first < 0 || count < 0 || first > encoded.rows - count ||
-      out.size() != static_cast<size_t>(count) * cols) {
-    ThrowInternal("{}: rows {} + {} of {}, {} values out", Name(), first, count, encoded.rows,
-                  out.size());
-  }
+  RequireRowRange(encoded, first, count, out.size());
   const size_t coded = cols - static_cast<size_t>(rope());
   const auto block_size = static_cast<size_t>(block());
   const TensorView& scales = encoded.Get("scales").view();

@@ -66,7 +66,8 @@ std::string Notes(const InspectReport& report, const TableStyle& style) {
       any = true;
     }
   }
-  for (const std::string& note : report.notes) about_files += fmt::format("  {}\n", Printable(note));
+  for (const std::string& note : report.notes)
+    about_files += fmt::format("  {}\n", Printable(note));
   if (!any && about_files.empty()) return {};
   return fmt::format("\n{}{}", any ? table.Render(style) : "notes\n", about_files);
 }

@@ -276,12 +276,13 @@ ConvertPlan PlanQuantize(const Model& model, const QuantizeOptions& options) {
       ThrowInput("{}: nothing that {} could hold; {}: {}", model.Path(), plan.format->Name(),
                  Quoted(step.tensor.name), step.tensor.kept_because);
     }
-    ThrowInput("{}: no tensor fits {}{}", model.Path(), Quoted(patterns.front()),
-               options.tensors.empty()
-                   ? fmt::format(" or the like, which is what readers of {} look for; choose others "
-                                 "with --tensor",
-                                 plan.format->Name())
-                   : "");
+    ThrowInput(
+        "{}: no tensor fits {}{}", model.Path(), Quoted(patterns.front()),
+        options.tensors.empty()
+            ? fmt::format(" or the like, which is what readers of {} look for; choose others "
+                          "with --tensor",
+                          plan.format->Name())
+            : "");
   }
   return plan;
 }

@@ -46,8 +46,7 @@ SourceMatrix LoadSource(const Weight& weight, int64_t index) {
   const EncodedMatrix encoded = weight.Encoded(index);
   if (weight.plain()) return {encoded.planes.at(0).tensor, weight.rows(), weight.cols()};
   Tensor decoded = Tensor::Allocate(weight.dtype(), Shape{weight.rows(), weight.cols()});
-  weight.format()->DecodeRowsTo(encoded, 0, weight.rows(), weight.dtype(),
-                                decoded.mutable_bytes());
+  weight.format()->DecodeRowsTo(encoded, 0, weight.rows(), weight.dtype(), decoded.mutable_bytes());
   return {decoded, weight.rows(), weight.cols()};
 }
 

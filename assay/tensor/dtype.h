@@ -10,14 +10,14 @@ namespace assay {
 /// Source: formats of the safetensors reference, section "dtypes" of docs/formats/safetensors.md.
 enum class DType : uint8_t {
   kBool,
-  kF4,       ///< e2m1, two per byte, first element in the low nibble
-  kF6E2M3,   ///< dense, least significant bit first
-  kF6E3M2,   ///< dense, least significant bit first
+  kF4,      ///< e2m1, two per byte, first element in the low nibble
+  kF6E2M3,  ///< dense, least significant bit first
+  kF6E3M2,  ///< dense, least significant bit first
   kU8,
   kI8,
   kF8E5M2,
-  kF8E4M3,   ///< e4m3fn
-  kF8E8M0,   ///< scale type
+  kF8E4M3,  ///< e4m3fn
+  kF8E8M0,  ///< scale type
   kF8E4M3Fnuz,
   kF8E5M2Fnuz,
   kI16,
@@ -27,7 +27,7 @@ enum class DType : uint8_t {
   kI32,
   kU32,
   kF32,
-  kC64,      ///< two f32
+  kC64,  ///< two f32
   kF64,
   kI64,
   kU64,

@@ -66,7 +66,8 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
   return true;
 }
 
-std::vector<float> Product(const std::vector<float>& w, const std::vector<float>& x, const Case& c) {
+std::vector<float> Product(const std::vector<float>& w, const std::vector<float>& x,
+                           const Case& c) {
   const PackedActivations packed(x, c.m, c.k);
   std::vector<float> y(static_cast<size_t>(c.n * c.m), std::nanf(""));
   ReproducibleMatmul(w, c.n, packed, y);

@@ -64,7 +64,9 @@ TEST(Printable, ShowsControlCharactersAndBrokenUtf8) {
   EXPECT_EQ(Printable("a\x1b[31mb\n"), "a\\x1B[31mb\\x0A");
   EXPECT_EQ(Printable("\xff\xc3"), "\\xFF\\xC3");
   EXPECT_EQ(Printable("größe…"), "größe…");
-  EXPECT_EQ(Printable("a\xe2\x80\xae" "b"), "a\\xE2\\x80\\xAEb");
+  EXPECT_EQ(Printable("a\xe2\x80\xae"
+                      "b"),
+            "a\\xE2\\x80\\xAEb");
   EXPECT_EQ(Printable("\xed\xa0\x80"), "\\xED\\xA0\\x80");
 }
 

@@ -1,4 +1,4 @@
-// Decode of the integer families and encode of those that encode, per core: bytes are those of the
+// Encode and decode of fp8 blocks and of the integer families, per core: bytes are those of the
 // bf16 side.
 
 #include <benchmark/benchmark.h>
@@ -23,7 +23,7 @@ Tensor NormalWeights() {
   return values;
 }
 
-void EncodeInts(benchmark::State& state, const char* name) {
+void Encode(benchmark::State& state, const char* name) {
   SetNumThreads(1);
   const Tensor values = NormalWeights();
   const FormatPtr format = Format::Parse(name);
@@ -34,11 +34,11 @@ void EncodeInts(benchmark::State& state, const char* name) {
   state.SetBytesProcessed(state.iterations() * values.num_bytes());
 }
 
-void DecodeInts(benchmark::State& state, const char* name) {
+void Decode(benchmark::State& state, const char* name) {
   SetNumThreads(1);
   const Tensor values = NormalWeights();
-  const EncodedMatrix encoded = Format::Parse(name)->Encode(
-      MatrixView(values.view(), kRows, kCols), {.tensor_name = "w"});
+  const EncodedMatrix encoded =
+      Format::Parse(name)->Encode(MatrixView(values.view(), kRows, kCols), {.tensor_name = "w"});
   std::vector<std::byte> out(static_cast<size_t>(values.num_bytes()));
   for (auto _ : state) {
     encoded.format->DecodeRowsTo(encoded, 0, kRows, DType::kBF16, out);
@@ -47,10 +47,13 @@ void DecodeInts(benchmark::State& state, const char* name) {
   state.SetBytesProcessed(state.iterations() * values.num_bytes());
 }
 
-BENCHMARK_CAPTURE(EncodeInts, int4g128, "int4g128");
-BENCHMARK_CAPTURE(EncodeInts, nf4, "nf4");
-BENCHMARK_CAPTURE(DecodeInts, int4g128, "int4g128");
-BENCHMARK_CAPTURE(DecodeInts, nf4, "nf4");
+BENCHMARK_CAPTURE(Encode, fp8_block128, "fp8-block128");
+BENCHMARK_CAPTURE(Encode, fp8_block32_ue8m0, "fp8-block32:ue8m0");
+BENCHMARK_CAPTURE(Decode, fp8_block128, "fp8-block128");
+BENCHMARK_CAPTURE(Encode, int4g128, "int4g128");
+BENCHMARK_CAPTURE(Encode, nf4, "nf4");
+BENCHMARK_CAPTURE(Decode, int4g128, "int4g128");
+BENCHMARK_CAPTURE(Decode, nf4, "nf4");
 
 }  // namespace
 }  // namespace assay
