@@ -80,11 +80,11 @@ Json ResultJson(const FidelityReport& report, const FidelityResult& result) {
     json["matmul"] = ToJson(*result.matmul);
     json["matmul"]["max_abs_at"] = At(*result.matmul, result, report.activation_tokens, *rows);
   }
-  for (const auto& [key, value] : result.figures) {
+  for (const auto& [name, value] : result.figures) {
     if (value == std::floor(value)) {
-      json[key] = static_cast<int64_t>(value);
+      json[name] = static_cast<int64_t>(value);
     } else {
-      json[key] = value;
+      json[name] = value;
     }
   }
   if (result.bits_identical) json["weight_bits_identical"] = *result.bits_identical;
@@ -131,7 +131,7 @@ std::vector<std::string> Scope(const FidelityReport& report) {
                               report.sampled_rows.empty()
                                   ? "every row compared"
                                   : fmt::format("{} evenly spaced rows compared", options.rows)));
-  scope.push_back(
+  scope.emplace_back(
       "Errors are of values decoded as upstream's dequantise gives them, against the source's.");
   if (report.activation_tokens > 0) {
     scope.push_back(options.activations.empty()
@@ -140,7 +140,7 @@ std::vector<std::string> Scope(const FidelityReport& report) {
                                       report.activation_tokens, options.seed)
                         : fmt::format("Products with {} rows of {}, rounded to bf16.",
                                       report.activation_tokens, options.activations));
-    scope.push_back(
+    scope.emplace_back(
         "Their error is that of the product with the decoded weight against the product "
         "with the source weight, both summed in one fixed order.");
     if (options.repeats > 0) {
@@ -150,7 +150,8 @@ std::vector<std::string> Scope(const FidelityReport& report) {
           NameOf(options.strategy), options.repeats));
     }
   }
-  if (!options.against.empty()) scope.push_back("Compared with the copy " + options.against + ".");
+  if (!options.against.empty())
+    scope.emplace_back("Compared with the copy " + options.against + ".");
   return scope;
 }
 

@@ -118,7 +118,7 @@ void ComparePair(const Operand& a, const Operand& b, const CompareOptions& optio
                  ComparedTensor& result) {
   if (a.dtype == DType::kUnknown || b.dtype == DType::kUnknown) {
     result.passed = false;
-    result.reasons.push_back("stored in an element type that this version does not know");
+    result.reasons.emplace_back("stored in an element type that this version does not know");
     return;
   }
   if (a.shape != b.shape) {

@@ -82,7 +82,7 @@ std::vector<std::string> FailedGates(const CompareGates& gates,
   }
   if (gates.max_ulp) {
     if (!difference.ulp) {
-      failed.push_back("ULP distance has no value: the stored types differ");
+      failed.emplace_back("ULP distance has no value: the stored types differ");
     } else if (difference.ulp->max_ulp() > *gates.max_ulp) {
       failed.push_back(fmt::format("max ULP {} > {}", difference.ulp->max_ulp(), *gates.max_ulp));
     }

@@ -248,7 +248,7 @@ class Study {
   void AddTotals() {
     std::vector<std::string> names;
     for (const FormatPtr& format : formats_) names.push_back(format->Name());
-    if (copy_) names.push_back("against");
+    if (copy_) names.emplace_back("against");
     for (const std::string& name : names) {
       const bool against = copy_ && name == "against";
       report_.totals.push_back(TotalOf(name, against));
