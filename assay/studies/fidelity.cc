@@ -252,9 +252,7 @@ class Study {
     for (const std::string& name : names) {
       const bool against = copy_ && name == "against";
       report_.totals.push_back(TotalOf(name, against));
-      if (against && report_.totals.back().num_matrices == 0 && !report_.results.empty()) {
-        ThrowNoCopyFits();
-      }
+      if (against && report_.totals.back().num_matrices == 0) ThrowNoCopyFits();
     }
   }
 
