@@ -135,6 +135,7 @@ int SignalThatEnds(Body&& body) {
   return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
+#if !defined(__SANITIZE_ADDRESS__)  // it installs its own handler, which ends with exit
 // A mapping that MappedFile knows nothing of, with nothing behind it.
 const volatile char* ForeignFault(const std::string& path) {
   const int descriptor = open(path.c_str(), O_RDONLY);
@@ -143,7 +144,6 @@ const volatile char* ForeignFault(const std::string& path) {
   return static_cast<const volatile char*>(address);
 }
 
-#if !defined(__SANITIZE_ADDRESS__)  // it installs its own handler, which ends with exit
 TEST(MappedFile, FaultsElsewhereStillEndTheProcess) {
   const TempFolder folder;
   const auto file = MappedFile::Open(folder.Write("f", Text(kPage)));
