@@ -175,7 +175,8 @@ TEST(BlockFormats, PackingIsAnLsbFirstBitStream) {
         PackCodes(bits, codes, packed);
         for (size_t bit = 0; bit < packed.size() * 8; ++bit) {
           const size_t in_code = bit % static_cast<size_t>(bits);
-          const unsigned expected = codes[bit / static_cast<size_t>(bits)] >> in_code & 1u;
+          const unsigned code = codes[bit / static_cast<size_t>(bits)];
+          const unsigned expected = code >> in_code & 1u;
           ASSERT_EQ(std::to_integer<unsigned>(packed[bit / 8]) >> (bit % 8) & 1u, expected);
         }
         std::vector<uint8_t> unpacked(count);
