@@ -88,7 +88,8 @@ TEST(QuantizeCommand, AFileCarriesItsConfigInItsMetadata) {
                                      "*.intermediate.*=affine3g128", "--tensor", "encoder.*.weight",
                                      "-o", packed, "--json"});
   ASSERT_EQ(quantize.exit_code, 0) << quantize.err;
-  for (const auto& tensor : Json(quantize)["tensors"]) {
+  const auto report = Json(quantize);
+  for (const auto& tensor : report["tensors"]) {
     if (tensor["tensor"] == "encoder.layer.0.intermediate.dense.weight") {
       EXPECT_EQ(tensor["to"], "affine3g128");
     }
@@ -151,7 +152,8 @@ TEST(QuantizeCommand, ATurboQuantFolderIsRemadeByteForByteFromItsSigns) {
                            "turboquant_config.json", "config.json"}) {
     EXPECT_EQ(ReadText(out4 + "/" + name), ReadText(made4 + "/" + name)) << name;
   }
-  for (const auto& tensor : Json(quantize4)["tensors"]) {
+  const auto report = Json(quantize4);
+  for (const auto& tensor : report["tensors"]) {
     if (tensor["tensor"] == "model.layers.0.self_attn.o_proj.weight") {
       EXPECT_THAT(tensor["kept_because"], HasSubstr("96"));
     }

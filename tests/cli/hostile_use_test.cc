@@ -70,7 +70,8 @@ TEST(HostileUse, Packed12SaysWhatItsEscapesCost) {
   const CliResult run =
       RunCli({"fidelity", kModel, "-f", "packed12", "--tensor", "*query*", "--json"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
-  for (const Json& result : Json::parse(run.out)["results"]) {
+  const Json report = Json::parse(run.out);
+  for (const Json& result : report["results"]) {
     EXPECT_EQ(result["weight_bits_identical"], true);
     for (const char* key :
          {"ratio", "escapes", "escape_fraction", "base_exponent", "last_exponent"}) {
