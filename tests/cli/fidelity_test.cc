@@ -74,7 +74,7 @@ TEST(Fidelity, FiguresDependNeitherOnThreadsNorOnInstructionSet) {
   for (const std::vector<std::string>& how : {std::vector<std::string>{"--threads", "1"},
                                               {"--threads", "3"},
                                               {"--target", "scalar"},
-                                              {"--target", "sse4", "--threads", "2"}}) {
+                                              {"--target", "avx2", "--threads", "2"}}) {
     std::vector<std::string> arguments = {"-f", "affine4g64,mxfp4", "--json"};
     arguments.insert(arguments.end(), how.begin(), how.end());
     const CliResult run = RunCli(Quick(arguments));

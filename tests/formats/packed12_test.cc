@@ -35,7 +35,7 @@ std::vector<std::byte> DecodeWordsOf(const EncodedMatrix& encoded) {
 
 Tensor TensorOfWords(std::span<const uint16_t> words, Shape shape) {
   Tensor tensor = Tensor::Allocate(DType::kBF16, std::move(shape));
-  std::memcpy(tensor.mutable_bytes().data(), words.data(), words.size_bytes());
+  std::ranges::copy(std::as_bytes(words), tensor.mutable_bytes().begin());
   return tensor;
 }
 
