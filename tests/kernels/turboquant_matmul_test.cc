@@ -9,14 +9,15 @@ namespace {
 
 TEST(TurboQuantMatmul, StaysWithinTheBoundForEveryShapeClass) {
   for (const int bits : {2, 3, 4}) {
-    CheckShapes(fmt::format("tq{}g32", bits), {32, 160}, DType::kBF16);
-    CheckShapes(fmt::format("tq{}g64", bits), {64, 320}, DType::kBF16);
-    CheckShapes(fmt::format("tq{}g128", bits), {128, 384}, DType::kBF16);
+    EXPECT_TRUE(HoldsForEveryShape(fmt::format("tq{}g32", bits), {32, 160}, DType::kBF16));
+    EXPECT_TRUE(HoldsForEveryShape(fmt::format("tq{}g64", bits), {64, 320}, DType::kBF16));
+    EXPECT_TRUE(HoldsForEveryShape(fmt::format("tq{}g128", bits), {128, 384}, DType::kBF16));
   }
 }
 
 TEST(TurboQuantMatmul, TakesHardInputs) {
-  for (const int bits : {2, 3, 4}) CheckHardInputs(fmt::format("tq{}g64", bits), 320);
+  for (const int bits : {2, 3, 4})
+    EXPECT_TRUE(HoldsForHardInputs(fmt::format("tq{}g64", bits), 320));
 }
 
 TEST(TurboQuantMatmul, StaysWithinTheBoundOnEveryTarget) {
@@ -27,7 +28,7 @@ TEST(TurboQuantMatmul, StaysWithinTheBoundOnEveryTarget) {
       const EncodedMatrix weight =
           EncodeRandom(fmt::format("tq{}g64", bits), 9, 448, DType::kBF16, 1);
       for (const int64_t m : {1, 3}) {
-        ExpectWithinBound(weight, Strategy::kFused, RandomValues(m * 448, 2), m);
+        EXPECT_TRUE(WithinBound(weight, Strategy::kFused, RandomValues(m * 448, 2), m));
       }
     }
   }
@@ -39,7 +40,7 @@ TEST(TurboQuantMatmul, DoesNotDependOnTheNumberOfThreads) {
     const EncodedMatrix weight =
         EncodeRandom(fmt::format("tq{}g128", bits), 96, 384, DType::kBF16, 1);
     for (const int64_t m : {1, 3, 9}) {
-      ExpectSameForAllThreadCounts(weight, Strategy::kFused, RandomValues(m * 384, 3), m);
+      EXPECT_TRUE(SameForAllThreadCounts(weight, Strategy::kFused, RandomValues(m * 384, 3), m));
     }
   }
 }

@@ -66,9 +66,11 @@ std::vector<float> Product(const EncodedMatrix& weight, Strategy strategy,
   return y;
 }
 
-void ExpectWithinBound(const EncodedMatrix& weight, Strategy strategy, const std::vector<float>& x,
-                       int64_t m) {
+testing::AssertionResult WithinBound(const EncodedMatrix& weight, Strategy strategy,
+                                     const std::vector<float>& x, int64_t m) {
   const OneThread one_thread;
+  testing::AssertionResult missed = testing::AssertionFailure();
+  size_t misses = 0;
   for (const DecodeRounding rounding : {DecodeRounding::kNone, DecodeRounding::kCheckpoint}) {
     const MatmulOptions options{.x_dtype = DType::kF32, .weight_rounding = rounding};
     const std::vector<float> expected = Product(weight, Strategy::kReference, x, m, options);
@@ -77,7 +79,6 @@ void ExpectWithinBound(const EncodedMatrix& weight, Strategy strategy, const std
     matmul->Run(m, std::as_bytes(std::span(x)), std::as_writable_bytes(std::span(y)));
     std::vector<double> bounds(expected.size());
     matmul->ErrorBounds(m, std::as_bytes(std::span(x)), bounds);
-    size_t misses = 0;
     for (size_t i = 0; i < y.size(); ++i) {
       const auto found = static_cast<double>(y[i]);
       const auto wanted = static_cast<double>(expected[i]);
@@ -85,22 +86,23 @@ void ExpectWithinBound(const EncodedMatrix& weight, Strategy strategy, const std
       const double bound = bounds[i] + std::fabs(wanted) * 0x1p-24 + 0x1p-149;
       if (std::fabs(found - wanted) <= bound) continue;
       if (++misses <= 3) {
-        ADD_FAILURE() << weight.format->Name() << " [" << weight.rows << ", " << weight.cols << "] "
-                      << NameOf(strategy) << " M=" << m << " rounding "
-                      << static_cast<int>(rounding) << " by " << matmul->Implementation() << " at "
-                      << i << ": expected " << wanted << " found " << found << " difference "
-                      << found - wanted << " bound " << bound;
+        missed << weight.format->Name() << " [" << weight.rows << ", " << weight.cols << "] "
+               << NameOf(strategy) << " M=" << m << " rounding " << static_cast<int>(rounding)
+               << " by " << matmul->Implementation() << " at " << i << ": expected " << wanted
+               << " found " << found << " difference " << found - wanted << " bound " << bound
+               << "; ";
       }
     }
-    EXPECT_EQ(misses, 0u);
   }
+  return misses == 0 ? testing::AssertionSuccess() : missed << misses << " values miss";
 }
 
-void ExpectSameForAllThreadCounts(const EncodedMatrix& weight, Strategy strategy,
-                                  const std::vector<float>& x, int64_t m) {
+testing::AssertionResult SameForAllThreadCounts(const EncodedMatrix& weight, Strategy strategy,
+                                                const std::vector<float>& x, int64_t m) {
   const int before = NumThreads();
   SetNumThreads(1);
   const std::vector<float> expected = Product(weight, strategy, x, m);
+  testing::AssertionResult result = testing::AssertionSuccess();
   for (const int threads : {2, 3, 5}) {
     SetNumThreads(threads);
     const std::vector<float> y = Product(weight, strategy, x, m);
@@ -108,13 +110,18 @@ void ExpectSameForAllThreadCounts(const EncodedMatrix& weight, Strategy strategy
     for (size_t i = 0; i < y.size(); ++i) {
       misses += std::bit_cast<uint32_t>(y[i]) == std::bit_cast<uint32_t>(expected[i]) ? 0u : 1u;
     }
-    EXPECT_EQ(misses, 0u) << weight.format->Name() << " " << NameOf(strategy) << ", " << threads
-                          << " threads";
+    if (misses > 0) {
+      result = testing::AssertionFailure()
+               << weight.format->Name() << " " << NameOf(strategy) << ", " << threads
+               << " threads: " << misses << " differ";
+    }
   }
   SetNumThreads(before);
+  return result;
 }
 
-void CheckShapes(std::string_view format, const std::vector<int64_t>& cols, DType dtype) {
+testing::AssertionResult HoldsForEveryShape(std::string_view format,
+                                            const std::vector<int64_t>& cols, DType dtype) {
   constexpr int64_t kRows[] = {1, 4, 7, 8, 33, 63, 64, 65, 96};
   constexpr int64_t kXRows[] = {1, 2, 3, 7, 8, 9, 16, 17, 33};
   const OneThread one_thread;
@@ -126,16 +133,18 @@ void CheckShapes(std::string_view format, const std::vector<int64_t>& cols, DTyp
       // M = 1 always; the other M take turns, shifted from one K to the next.
       for (const int64_t m : {int64_t{1}, kXRows[turn % 9]}) {
         const std::vector<float> x = RandomValues(m * k, seed++);
-        ExpectWithinBound(weight, Strategy::kFused, x, m);
-        ExpectWithinBound(weight, Strategy::kFusedA8, x, m);
+        for (const Strategy strategy : {Strategy::kFused, Strategy::kFusedA8}) {
+          if (const auto result = WithinBound(weight, strategy, x, m); !result) return result;
+        }
       }
       ++turn;
     }
     ++turn;
   }
+  return testing::AssertionSuccess();
 }
 
-void CheckHardInputs(std::string_view format, int64_t cols) {
+testing::AssertionResult HoldsForHardInputs(std::string_view format, int64_t cols) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   constexpr int64_t kRows = 33;
@@ -163,8 +172,9 @@ void CheckHardInputs(std::string_view format, int64_t cols) {
       with([last](auto& x) { x[last] = -0x1p70f; }),
   };
   for (const auto& x : finite) {
-    ExpectWithinBound(weight, Strategy::kFused, x, 1);
-    ExpectWithinBound(weight, Strategy::kFusedA8, x, 1);
+    for (const Strategy strategy : {Strategy::kFused, Strategy::kFusedA8}) {
+      if (const auto result = WithinBound(weight, strategy, x, 1); !result) return result;
+    }
   }
   const std::vector<std::vector<float>> special = {
       with([](auto& x) { x[3] = kNaN; }),
@@ -177,11 +187,13 @@ void CheckHardInputs(std::string_view format, int64_t cols) {
     for (const Strategy strategy : {Strategy::kFused, Strategy::kFusedA8}) {
       const std::vector<float> y = Product(weight, strategy, x, 1);
       for (size_t i = 0; i < y.size(); ++i) {
-        EXPECT_EQ(ClassOf(y[i]), ClassOf(expected[i]))
-            << format << " " << NameOf(strategy) << " row " << i << ": " << y[i];
+        if (ClassOf(y[i]) == ClassOf(expected[i])) continue;
+        return testing::AssertionFailure() << format << " " << NameOf(strategy) << " row " << i
+                                           << ": " << y[i] << ", expected " << expected[i];
       }
     }
   }
+  return testing::AssertionSuccess();
 }
 
 }  // namespace assay

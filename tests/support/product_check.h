@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -22,18 +24,19 @@ std::vector<float> Product(const EncodedMatrix& weight, Strategy strategy,
                            const MatmulOptions& options = {.x_dtype = DType::kF32});
 
 /// |y − reference| ≤ bound of the implementation that ran, for both weight roundings.
-void ExpectWithinBound(const EncodedMatrix& weight, Strategy strategy, const std::vector<float>& x,
-                       int64_t m);
+testing::AssertionResult WithinBound(const EncodedMatrix& weight, Strategy strategy,
+                                     const std::vector<float>& x, int64_t m);
 
 /// Equal bits for 1, 2, 3 and 5 threads.
-void ExpectSameForAllThreadCounts(const EncodedMatrix& weight, Strategy strategy,
-                                  const std::vector<float>& x, int64_t m);
+testing::AssertionResult SameForAllThreadCounts(const EncodedMatrix& weight, Strategy strategy,
+                                                const std::vector<float>& x, int64_t m);
 
 /// Within the bound for N of every row class, each K given, M of every class; fused and fused-a8.
-void CheckShapes(std::string_view format, const std::vector<int64_t>& cols, DType dtype);
+testing::AssertionResult HoldsForEveryShape(std::string_view format,
+                                            const std::vector<int64_t>& cols, DType dtype);
 
 /// Activations with zeros, subnormals, huge and tiny groups: within the bound. NaN and infinity:
 /// the same class (finite, +inf, −inf, NaN) as the reference.
-void CheckHardInputs(std::string_view format, int64_t cols);
+testing::AssertionResult HoldsForHardInputs(std::string_view format, int64_t cols);
 
 }  // namespace assay
