@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
@@ -18,52 +19,30 @@
 #include "tests/support/every_target.h"
 #include "tests/support/fixture.h"
 #include "tests/support/memory_checkpoint.h"
+#include "tests/support/turboquant_checks.h"
 
 namespace assay {
 namespace {
 
+using test::CheckpointOf;
+using test::Copy;
+using test::DecodeFloats;
+using test::DecodeWords;
+using test::ExpectSameBits;
 using test::Fixture;
+using test::GivenSigns;
+using test::Lower;
+using test::MatrixOf;
 using ::testing::HasSubstr;
 
-std::vector<std::byte> Copy(std::span<const std::byte> bytes) {
-  return {bytes.begin(), bytes.end()};
-}
-
-std::string Lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-std::string MessageOf(const std::function<void()>& action) {
+// What `action` throws, of either kind; empty when it throws nothing, as the good cases do not.
+std::string MessageIfAny(const std::function<void()>& action) {
   try {
     action();
   } catch (const Error& error) {
     return error.what();
   }
   return {};
-}
-
-MatrixView MatrixOf(const Tensor& tensor) {
-  return MatrixView(tensor.view(), tensor.shape()[0], tensor.shape()[1]);
-}
-
-std::vector<Plane> GivenSigns(Tensor signs) { return {{"signs", std::move(signs)}}; }
-
-std::vector<float> DecodeFloats(const EncodedMatrix& encoded, DecodeRounding rounding) {
-  std::vector<float> out(static_cast<size_t>(encoded.rows * encoded.cols));
-  encoded.format->DecodeRows(encoded, 0, encoded.rows, out, rounding);
-  return out;
-}
-
-std::vector<std::byte> DecodeWords(const EncodedMatrix& encoded) {
-  std::vector<std::byte> out(static_cast<size_t>(2 * encoded.rows * encoded.cols));
-  encoded.format->DecodeRowsTo(encoded, 0, encoded.rows, DType::kBF16, out);
-  return out;
-}
-
-void ExpectSameBits(std::span<const float> actual, const Tensor& expected) {
-  ASSERT_EQ(actual.size_bytes(), expected.bytes().size());
-  EXPECT_EQ(std::memcmp(actual.data(), expected.bytes().data(), actual.size_bytes()), 0);
 }
 
 // One test a file: each computes the two codebooks of its format.
@@ -253,7 +232,7 @@ TEST(TurboQuant, WhatCannotBeEncodedIsRefusedWhereItStands) {
     const auto format = TurboQuantFormat::Make(entry.at("bits"), entry.at("group_size"));
     const Tensor input = fixture.Get(name);
     const std::string message =
-        MessageOf([&] { format->Encode(MatrixOf(input), {.tensor_name = "a.weight"}); });
+        MessageIfAny([&] { format->Encode(MatrixOf(input), {.tensor_name = "a.weight"}); });
     EXPECT_THAT(message, HasSubstr("a.weight"));
     for (const std::string word : entry.at("words")) EXPECT_THAT(Lower(message), HasSubstr(word));
     if (entry.contains("row")) {
@@ -269,16 +248,6 @@ TEST(TurboQuant, WhatCannotBeEncodedIsRefusedWhereItStands) {
   EXPECT_EQ(cases, 6);
 }
 
-test::MemoryCheckpoint CheckpointOf(const Fixture& fixture, const std::string& prefix,
-                                    nlohmann::json config) {
-  test::MemoryCheckpoint checkpoint;
-  for (const char* plane : {"tq_packed", "tq_scales", "tq_signs"}) {
-    checkpoint.Add(fmt::format("a.{}", plane), fixture.Get(fmt::format("{}.{}", prefix, plane)));
-  }
-  checkpoint.AddConfig("turboquant_config.json", std::move(config));
-  return checkpoint;
-}
-
 TEST(TurboQuant, BrokenPlanesOfACheckpointAreRefusedWhereTheyBreak) {
   const Fixture fixture("turboquant/refuse-decode.safetensors");
   int cases = 0;
@@ -292,7 +261,7 @@ TEST(TurboQuant, BrokenPlanesOfACheckpointAreRefusedWhereTheyBreak) {
                      {{"quant_type", "turboquant"},
                       {"bits", entry.at("bits")},
                       {"group_size", entry.at("group_size")}});
-    const std::string message = MessageOf([&] {
+    const std::string message = MessageIfAny([&] {
       Recognition found;
       kTurboQuantFamily.recognise(checkpoint, found);
       ASSERT_EQ(found.weights.size(), 1u);
@@ -323,7 +292,7 @@ TEST(TurboQuant, SignsThatAreGivenMustFitAndBeSigns) {
        {Tensor::Allocate(DType::kI8, {32}), Tensor::Allocate(DType::kI8, {31}),
         Tensor::Allocate(DType::kU8, {32})}) {
     const auto given = GivenSigns(signs);
-    EXPECT_THAT(MessageOf([&] {
+    EXPECT_THAT(MessageIfAny([&] {
                   format->Encode(MatrixOf(input), {.tensor_name = "w", .given_planes = given});
                 }),
                 HasSubstr("w: tq_signs"));
@@ -336,141 +305,6 @@ TEST(TurboQuant, DrawnSignsAreThoseOfNumpyUnderTheNamesCrc) {
   const Tensor signs = shard.Get("model.layers.0.mlp.up_proj.tq_signs");
   const auto drawn = TurboQuantSigns("model.layers.0.mlp.up_proj.weight", 128);
   EXPECT_EQ(std::memcmp(drawn.data(), signs.bytes().data(), drawn.size()), 0);
-}
-
-std::string DataPath(const std::string& relative) {
-  return std::string(ASSAY_TEST_DATA) + "/turboquant/" + relative;
-}
-
-class TurboQuantModel : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Upstream, TurboQuantModel, testing::Values("tq4g128", "tq3g32"));
-
-TEST_P(TurboQuantModel, EveryWeightOfTheDirectoryDecodesAsExpected) {
-  const std::string name = GetParam();
-  const Model model = Model::Open(DataPath("model-" + name));
-  const Fixture expected("turboquant/model-" + name + ".expected.safetensors");
-  int decoded = 0;
-  for (const Weight& weight : model.Weights()) {
-    const std::string base = weight.name().substr(0, weight.name().rfind('.'));
-    if (!expected.Has(base + ".decoded_bf16")) {
-      EXPECT_TRUE(weight.plain()) << weight.name();
-      continue;
-    }
-    SCOPED_TRACE(weight.name());
-    ++decoded;
-    EXPECT_EQ(weight.format()->Name(), name);
-    const EncodedMatrix encoded = weight.Encoded();
-    EXPECT_EQ(DecodeWords(encoded), Copy(expected.Get(base + ".decoded_bf16").bytes()));
-    if (expected.Has(base + ".decoded_f32")) {
-      ExpectSameBits(DecodeFloats(encoded, DecodeRounding::kNone),
-                     expected.Get(base + ".decoded_f32"));
-    }
-  }
-  EXPECT_EQ(decoded, name == "tq3g32" ? 7 : 6);
-}
-
-TEST_P(TurboQuantModel, EncodingTheSourceGivesUpstreamsPlanesAndConfig) {
-  const std::string name = GetParam();
-  const FormatPtr format = Format::Parse(name);
-  const CheckpointForm& form = *format->Form();
-  const Model source = Model::Open(DataPath("model-src"));
-  const Model target = Model::Open(DataPath("model-" + name));
-  int planes = 0;
-  for (const Weight& weight : target.Weights()) {
-    if (weight.plain()) continue;
-    SCOPED_TRACE(weight.name());
-    const Tensor plain = source.Load(weight.name());
-    const EncodedMatrix encoded = format->Encode(MatrixOf(plain), {.tensor_name = weight.name()});
-    for (const Plane& plane : encoded.planes) {
-      const Tensor stored = target.Load(form.TensorName(weight.name(), plane.name));
-      EXPECT_EQ(plane.tensor.dtype(), stored.dtype());
-      EXPECT_EQ(plane.tensor.shape(), stored.shape());
-      EXPECT_EQ(Copy(plane.tensor.bytes()), Copy(stored.bytes()));
-      ++planes;
-    }
-  }
-  EXPECT_EQ(planes, name == "tq3g32" ? 21 : 18);
-  EXPECT_EQ(form.SideFiles(*format, {}).at("turboquant_config.json"),
-            test::ReadTestData("turboquant/model-" + name + "/turboquant_config.json"));
-  nlohmann::json config = {{"model_type", "qwen3"}};
-  form.WriteConfig(config, *format, {});
-  EXPECT_EQ(config, (nlohmann::json{{"model_type", "qwen3"}}));
-}
-
-TEST(TurboQuant, IndexThatListsPlanesOfAPlainWeightIsReadWithANote) {
-  const Model model = Model::Open(DataPath("model-tq4g128"));
-  const Weight* o_proj = model.FindWeight("model.layers.0.self_attn.o_proj.weight");
-  ASSERT_NE(o_proj, nullptr);
-  EXPECT_TRUE(o_proj->plain());
-  EXPECT_EQ(o_proj->format()->Name(), "bf16");
-  for (const char* plane : {"tq_packed", "tq_scales", "tq_signs"}) {
-    EXPECT_THAT(
-        model.Notes(),
-        ::testing::Contains(HasSubstr(fmt::format("model.layers.0.self_attn.o_proj.{}", plane))));
-  }
-  EXPECT_THAT(model.Notes(), ::testing::Contains(HasSubstr("total_size")));
-  EXPECT_THAT(Model::Open(DataPath("model-tq3g32")).Notes(),
-              ::testing::Not(::testing::Contains(HasSubstr("tq_packed"))));
-}
-
-TEST(TurboQuant, ConfigIsReadInEverySpellingWithTheLoadersDefaults) {
-  const Fixture fixture("turboquant/refuse-decode.safetensors");
-  const auto format_of = [&](const char* file, nlohmann::json config) {
-    test::MemoryCheckpoint checkpoint;
-    checkpoint.Add("a.tq_packed", fixture.Get("good.tq_packed"));
-    checkpoint.AddConfig(file, std::move(config));
-    Recognition found;
-    kTurboQuantFamily.recognise(checkpoint, found);
-    return found.weights.empty() ? std::string("none") : found.weights[0].format->Name();
-  };
-  const nlohmann::json bits2 = {{"quant_type", "tq"}, {"bits", 2}, {"group_size", 64}};
-  EXPECT_EQ(format_of("turboquant_config.json", bits2), "tq2g64");
-  EXPECT_EQ(format_of("turboquant_config.json", nlohmann::json::object()), "tq3g128");
-  EXPECT_EQ(format_of("config.json", {{"quantization_config", bits2}}), "tq2g64");
-  EXPECT_EQ(format_of("config.json", {{"quantization_config", {{"quant_type", "turboquant"}}}}),
-            "tq3g128");
-  EXPECT_EQ(format_of("config.json", {{"quantization_config", {{"quant_type", "other"}}}}), "none");
-  EXPECT_EQ(format_of("config.json", {{"quantization_config", 7}}), "none");
-  for (const nlohmann::json& bad : {nlohmann::json{{"bits", "4"}},
-                                    {{"bits", 4.5}},
-                                    {{"bits", -1}},
-                                    {{"group_size", 16}},
-                                    {{"group_size", uint64_t{1} << 63}},
-                                    {{"quant_type", "rotary"}}}) {
-    EXPECT_THROW(format_of("turboquant_config.json", bad), Error) << bad;
-  }
-}
-
-TEST(TurboQuant, TheJsonFileWinsOverConfigJson) {
-  const Fixture fixture("turboquant/refuse-decode.safetensors");
-  test::MemoryCheckpoint checkpoint =
-      CheckpointOf(fixture, "good", {{"bits", 3}, {"group_size", 32}});
-  checkpoint.AddConfig("config.json",
-                       {{"quantization_config", {{"quant_type", "turboquant"}, {"bits", 2}}}});
-  Recognition found;
-  kTurboQuantFamily.recognise(checkpoint, found);
-  ASSERT_EQ(found.weights.size(), 1u);
-  EXPECT_EQ(found.weights[0].format->Name(), "tq3g32");
-}
-
-TEST(TurboQuant, PlanesWithoutAConfigOrOfAnotherKindAreNoted) {
-  test::MemoryCheckpoint checkpoint;
-  checkpoint.Add("a.tq_packed", Tensor::Allocate(DType::kU8, {2, 16}));
-  Recognition found;
-  kTurboQuantFamily.recognise(checkpoint, found);
-  EXPECT_TRUE(found.weights.empty());
-  EXPECT_THAT(found.notes, ::testing::ElementsAre(HasSubstr("a.tq_packed: not read")));
-
-  checkpoint.AddConfig("turboquant_config.json", {{"bits", 4}, {"group_size", 32}});
-  checkpoint.Add("b.tq_packed", Tensor::Allocate(DType::kF32, {2, 16}));
-  checkpoint.Add("a.weight", Tensor::Allocate(DType::kBF16, {2, 32}));
-  found = {};
-  kTurboQuantFamily.recognise(checkpoint, found);
-  EXPECT_THAT(found.notes, ::testing::ElementsAre(HasSubstr("b.tq_packed: not read")));
-  ASSERT_EQ(found.weights.size(), 1u);
-  EXPECT_THAT(found.weights[0].tensor_names, ::testing::ElementsAre("a.tq_packed", "a.weight"));
-  EXPECT_THAT(found.weights[0].notes, ::testing::ElementsAre(HasSubstr("plain tensor")));
-  EXPECT_THAT(MessageOf([&] { found.weights[0].load(0); }), HasSubstr("a.tq_scales\" is missing"));
 }
 
 TEST(TurboQuant, SizesOnDiskCountScalesAndSigns) {
