@@ -1,4 +1,5 @@
 #include "assay/kernels/affine_kernels.h"
+#include "assay/kernels/affine_tiles_x.h"
 #include "assay/kernels/amx_permission.h"
 #include "assay/kernels/simd_avx512.h"
 
@@ -20,17 +21,14 @@
 namespace assay {
 namespace {
 
+using namespace affine_tiles;  // NOLINT: the other half of this kernel
+
 // Codes are exact in bf16 and so is x, or its three bf16 terms: a tile product of a block of
 // columns is exact up to f32 summation. Scales and biases are applied to each block's product.
 
 constexpr int64_t kTileRows = 16;  ///< of W; a tile of C has as many
 constexpr int64_t kSlabRows = 32;  ///< two tiles of W share each tile of x
-constexpr int64_t kBlock = 64;     ///< columns under one scale: two tile steps of 32
 constexpr int64_t kChunk = 4;      ///< blocks decoded at a time: 16 KiB of tiles in L1
-constexpr int64_t kTileBytes = 1024;
-constexpr int64_t kMaxTerms = 3;
-constexpr int64_t kMaxXRows = 16;
-constexpr int64_t kMaxColumnTiles = 3;  ///< kMaxXRows · kMaxTerms / 16
 
 struct Weights {
   const std::byte* codes;
@@ -42,82 +40,6 @@ struct Weights {
   int64_t groups;
   int64_t group;
 };
-
-/// x of one call. Column t · num_x + m of the tiles is term t of row m.
-struct TiledX {
-  AlignedBuffer<uint16_t> tiles;  ///< [block][step][column tile] of 16 pairs × 16 columns × 2
-  AlignedBuffer<float> sums;      ///< [group][column tile · 16]: Σ x of the group, in term 0
-  int64_t num_x = 0;
-  int64_t terms = 0;
-  int64_t column_tiles = 0;
-};
-
-/// Column of the block at position i of step s, as Decode writes it.
-template <int kBits>
-constexpr int64_t ColumnAt(int64_t s, int64_t i) {
-  return kBits == 4 ? 2 * i + s : 32 * s + i;
-}
-
-/// Three bf16 whose sum is x to 24 bits; the last two are 0 when x is a bf16.
-std::array<uint16_t, kMaxTerms> TermsOf(float x) {
-  std::array<uint16_t, kMaxTerms> terms;
-  for (uint16_t& term : terms) {
-    term = FloatToBF16(x);
-    x -= BF16ToFloat(term);
-  }
-  return terms;
-}
-
-/// False when x has values that tiles cannot hold.
-template <int kBits>
-bool PrepareX(const Activations& x, int64_t group, TiledX& out) {
-  // Infinities would meet codes of 0, and tiles flush subnormals.
-  if (!x.AllFinite() || x.HasTiny()) return false;
-  const float* values = x.F32();
-  const int64_t cols = x.cols();
-  const int64_t count = x.num_rows() * cols;
-  bool exact = true;
-  for (int64_t i = 0; i < count; ++i) {
-    if (std::fabs(values[i]) > 0x1p126f) return false;
-    exact = exact && RoundToBF16(values[i]) == values[i];
-  }
-  out.num_x = x.num_rows();
-  out.terms = exact ? 1 : kMaxTerms;
-  out.column_tiles = CeilDiv(out.num_x * out.terms, kTileRows);
-  const int64_t blocks = cols / kBlock;
-  const int64_t block_words = 2 * out.column_tiles * (kTileBytes / 2);
-  out.tiles.Resize(static_cast<size_t>(blocks * block_words));
-  std::fill_n(out.tiles.data(), out.tiles.size(), uint16_t{0});
-  for (int64_t m = 0; m < out.num_x; ++m) {
-    for (int64_t b = 0; b < blocks; ++b) {
-      for (int64_t s = 0; s < 2; ++s) {
-        uint16_t* step = out.tiles.data() + b * block_words + s * out.column_tiles * 512;
-        for (int64_t i = 0; i < 32; ++i) {
-          const auto terms = TermsOf(values[m * cols + b * kBlock + ColumnAt<kBits>(s, i)]);
-          for (int64_t t = 0; t < out.terms; ++t) {
-            const int64_t column = t * out.num_x + m;
-            step[column / 16 * 512 + i / 2 * 32 + column % 16 * 2 + i % 2] =
-                terms[static_cast<size_t>(t)];
-          }
-        }
-      }
-    }
-  }
-  const int64_t groups = cols / group;
-  const int64_t stride = out.column_tiles * 16;
-  out.sums.Resize(static_cast<size_t>(groups * stride));
-  std::fill_n(out.sums.data(), out.sums.size(), 0.0f);
-  for (int64_t m = 0; m < out.num_x; ++m) {
-    for (int64_t g = 0; g < groups; ++g) {
-      double sum = 0;
-      for (int64_t i = 0; i < group; ++i) {
-        sum += static_cast<double>(values[m * cols + g * group + i]);
-      }
-      out.sums[static_cast<size_t>(g * stride + m)] = static_cast<float>(sum);
-    }
-  }
-  return true;
-}
 
 ASSAY_PUSH_TARGET(ASSAY_AVX512_FEATURES ",avx512bf16,amx-tile,amx-bf16")
 
@@ -377,25 +299,23 @@ void Rows(const Weights& w, const TiledX& x, int64_t first, int64_t last, float*
 
 ASSAY_AVX512_END
 
-struct Entry {
-  bool (*prepare)(const Activations& x, int64_t group, TiledX& out);
-  void (*rows)(const Weights& w, const TiledX& x, int64_t first, int64_t last, float* y);
-};
+using RowsFunction = void (*)(const Weights& w, const TiledX& x, int64_t first, int64_t last,
+                              float* y);
 
 template <int kBits>
-Entry EntryFor(DType dtype) {
-  if (dtype == DType::kBF16) return {PrepareX<kBits>, Rows<kBits, BF16Scales>};
-  if (dtype == DType::kF16) return {PrepareX<kBits>, Rows<kBits, F16Scales>};
-  return {PrepareX<kBits>, Rows<kBits, F32Scales>};
+RowsFunction RowsFor(DType dtype) {
+  if (dtype == DType::kBF16) return Rows<kBits, BF16Scales>;
+  if (dtype == DType::kF16) return Rows<kBits, F16Scales>;
+  return Rows<kBits, F32Scales>;
 }
 
-Entry EntryFor(int bits, DType dtype) {
-  if (bits == 2) return EntryFor<2>(dtype);
-  if (bits == 3) return EntryFor<3>(dtype);
-  if (bits == 4) return EntryFor<4>(dtype);
-  if (bits == 5) return EntryFor<5>(dtype);
-  if (bits == 6) return EntryFor<6>(dtype);
-  return EntryFor<8>(dtype);
+RowsFunction RowsFor(int bits, DType dtype) {
+  if (bits == 2) return RowsFor<2>(dtype);
+  if (bits == 3) return RowsFor<3>(dtype);
+  if (bits == 4) return RowsFor<4>(dtype);
+  if (bits == 5) return RowsFor<5>(dtype);
+  if (bits == 6) return RowsFor<6>(dtype);
+  return RowsFor<8>(dtype);
 }
 
 class AffineTiles final : public ProductKernel {
@@ -403,7 +323,7 @@ class AffineTiles final : public ProductKernel {
   AffineTiles(const EncodedMatrix& weight, const AffineFormat& format)
       : weight_(weight),
         bits_(format.bits()),
-        entry_(EntryFor(bits_, weight.dtype)),
+        rows_(RowsFor(bits_, weight.dtype)),
         planes_{weight_.Get("codes").bytes().data(),
                 weight_.Get("scales").bytes().data(),
                 weight_.Get("biases").bytes().data(),
@@ -425,16 +345,16 @@ class AffineTiles final : public ProductKernel {
 
   bool Run(const Activations& x, float* y) override {
     if (x.num_rows() < 2 || x.num_rows() > kMaxXRows) return false;
-    if (!entry_.prepare(x, planes_.group, x_)) return false;
+    if (!PrepareX(bits_, x, planes_.group, x_)) return false;
     ParallelFor(0, weight_.rows, RowGrain(weight_.rows, kSlabRows),
-                [&](int64_t first, int64_t last) { entry_.rows(planes_, x_, first, last, y); });
+                [&](int64_t first, int64_t last) { rows_(planes_, x_, first, last, y); });
     return true;
   }
 
  private:
   EncodedMatrix weight_;
   int bits_;
-  Entry entry_;
+  RowsFunction rows_;
   Weights planes_;
   TiledX x_;
 };

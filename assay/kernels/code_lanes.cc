@@ -1,65 +1,17 @@
-#include <fmt/format.h>
+#include "assay/kernels/code_lanes.h"
 
 #include <algorithm>
 #include <bit>
-#include <utility>
-#include <vector>
 
+#include "assay/base/aligned_buffer.h"
 #include "assay/base/checked.h"
-#include "assay/base/parallel.h"
-#include "assay/base/target.h"
-#include "assay/formats/affine.h"
-#include "assay/kernels/affine_kernels.h"
-#include "assay/kernels/block_kernels.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "assay/kernels/code_lanes.cc"
 #include <hwy/foreach_target.h>
-//
+
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
-
-#ifndef ASSAY_KERNELS_CODE_LANES_ONCE
-#define ASSAY_KERNELS_CODE_LANES_ONCE
-
-namespace assay {
-namespace {
-
-// Codes stay where they are in their 32-bit word: a mask takes every 32 / bits-th of them out, the
-// conversion to f32 is exact (at most 8 significant bits), and the power of two that stands before
-// the code is divided out of x once per call. Three vector instructions a vector of codes.
-
-enum class LaneCodes { kAffine2, kAffine4, kAffine8, kE2M1 };
-
-constexpr int BitsOf(LaneCodes codes) {
-  return codes == LaneCodes::kAffine2 ? 2 : codes == LaneCodes::kAffine8 ? 8 : 4;
-}
-
-/// Planes and x of one call. Unit: the codes of one vector of words.
-struct LaneProduct {
-  const std::byte* codes;
-  const std::byte* scales;
-  const std::byte* biases;   ///< affine only
-  const float* scale_table;  ///< of scale bytes; null when scales are floats of `dtype`
-  DType dtype;
-  int64_t rows;
-  int64_t cols;
-  int64_t group;
-  int group_shift;    ///< log2(group)
-  const float* x;     ///< [num_x][unit][code of the word][lane], times 2^-shift
-  const float* sums;  ///< [num_x][padded groups]
-  int64_t num_x;
-  int64_t x_stride;
-  int64_t sums_stride;
-};
-
-constexpr int64_t kLanePrefetchBytes = 4096;
-constexpr int64_t kGroupPadding = 16;
-
-}  // namespace
-}  // namespace assay
-
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace assay {
@@ -71,6 +23,8 @@ using D = hn::ScalableTag<float>;
 using DU = hn::RebindToUnsigned<D>;
 using DI = hn::RebindToSigned<D>;
 using V = hn::Vec<D>;
+
+constexpr int64_t kLanePrefetchBytes = 4096;
 
 /// Widens `count` scales; out has room for kGroupPadding more.
 void WidenScales(const LaneProduct& p, const std::byte* from, int64_t count, float* out) {
@@ -306,114 +260,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 
 namespace assay {
-namespace {
 
 HWY_EXPORT(CodeLaneRows);
 HWY_EXPORT(CodeLaneArrange);
 
-constexpr int64_t kMaxXRows = 16;
-
-class CodeLanes final : public ProductKernel {
- public:
-  /// `product`: planes and shape; x is filled in here. `table`: of scale bytes, empty without.
-  CodeLanes(const EncodedMatrix& weight, LaneCodes codes, const LaneProduct& product,
-            std::vector<float> table, std::string what)
-      : weight_(weight),
-        codes_(codes),
-        table_(std::move(table)),
-        what_(std::move(what)),
-        target_(ActiveTargetName()),
-        arrange_(&HWY_DYNAMIC_DISPATCH(CodeLaneArrange)),
-        rows_(&HWY_DYNAMIC_DISPATCH(CodeLaneRows)),
-        product_(product) {
-    product_.scale_table = table_.empty() ? nullptr : table_.data();
-    product_.group_shift = std::countr_zero(static_cast<uint64_t>(product.group));
-    product_.x_stride = arrange_(codes_, nullptr, weight.cols, nullptr);
-    product_.sums_stride = weight.cols / product.group + kGroupPadding;
-  }
-
-  std::string Name() const override {
-    return fmt::format("{} codes in their words times f32 x, {}", what_, target_);
-  }
-
-  Accuracy Bound() const override {
-    // Chains of K / 16 on the narrowest target, products rounded apart where not fused.
-    return {false, (static_cast<double>(weight_.cols) / 8 + 40) * 0x1p-24, 1, "(K/8 + 40) · 2^-24"};
-  }
-
-  bool Run(const Activations& x, float* y) override {
-    // Infinities would meet codes of 0; tiny x would lose bits to the division by powers of two.
-    if (x.num_rows() > kMaxXRows || !x.AllFinite() || x.HasTiny()) return false;
-    const float* values = x.F32();
-    product_.num_x = x.num_rows();
-    x_.Resize(static_cast<size_t>(x.num_rows() * product_.x_stride));
-    sums_.Resize(static_cast<size_t>(x.num_rows() * product_.sums_stride));
-    std::fill_n(sums_.data(), sums_.size(), 0.0f);
-    for (int64_t m = 0; m < x.num_rows(); ++m) {
-      const float* row = values + m * x.cols();
-      arrange_(codes_, row, x.cols(), x_.data() + m * product_.x_stride);
-      for (int64_t g = 0; g < x.cols() / product_.group; ++g) {
-        double sum = 0;
-        for (int64_t i = 0; i < product_.group; ++i) {
-          sum += static_cast<double>(row[g * product_.group + i]);
-        }
-        sums_[static_cast<size_t>(m * product_.sums_stride + g)] = static_cast<float>(sum);
-      }
-    }
-    product_.x = x_.data();
-    product_.sums = sums_.data();
-    ParallelFor(0, weight_.rows, RowGrain(weight_.rows, 1),
-                [&](int64_t first, int64_t last) { rows_(codes_, product_, first, last, y); });
-    return true;
-  }
-
- private:
-  EncodedMatrix weight_;
-  LaneCodes codes_;
-  std::vector<float> table_;
-  std::string what_;
-  std::string target_;
-  int64_t (*arrange_)(LaneCodes, const float*, int64_t, float*);
-  void (*rows_)(LaneCodes, const LaneProduct&, int64_t, int64_t, float*);
-  LaneProduct product_;
-  AlignedBuffer<float> x_;
-  AlignedBuffer<float> sums_;
-};
-
-}  // namespace
-
-std::unique_ptr<ProductKernel> MakeAffineLanes(const EncodedMatrix& weight) {
-  const auto* format = dynamic_cast<const AffineFormat*>(weight.format.get());
-  if (format == nullptr) return nullptr;
-  const int bits = format->bits();
-  if (bits != 2 && bits != 4 && bits != 8) return nullptr;
-  LaneProduct product{};
-  product.codes = weight.Get("codes").bytes().data();
-  product.scales = weight.Get("scales").bytes().data();
-  product.biases = weight.Get("biases").bytes().data();
-  product.dtype = weight.dtype;
-  product.rows = weight.rows;
-  product.cols = weight.cols;
-  product.group = format->group_size();
-  const LaneCodes codes = bits == 2   ? LaneCodes::kAffine2
-                          : bits == 4 ? LaneCodes::kAffine4
-                                      : LaneCodes::kAffine8;
-  return std::make_unique<CodeLanes>(weight, codes, product, std::vector<float>(),
-                                     fmt::format("affine{}", bits));
-}
-
-std::unique_ptr<ProductKernel> MakeE2M1Lanes(const EncodedMatrix& weight, const BlockFormat& format,
-                                             const BlockFormat::ScaleValues& scale_table) {
-  if (format.element() != BlockElement::kE2M1) return nullptr;
-  LaneProduct product{};
-  product.codes = weight.Get("codes").bytes().data();
-  product.scales = weight.Get("scales").bytes().data();
-  product.rows = weight.rows;
-  product.cols = weight.cols;
-  product.group = format.block();
-  return std::make_unique<CodeLanes>(weight, LaneCodes::kE2M1, product,
-                                     std::vector<float>(scale_table.begin(), scale_table.end()),
-                                     format.Name());
+LaneFunctions ActiveLaneFunctions() {
+  return {&HWY_DYNAMIC_DISPATCH(CodeLaneArrange), &HWY_DYNAMIC_DISPATCH(CodeLaneRows)};
 }
 
 }  // namespace assay

@@ -11,6 +11,7 @@
 #include "assay/base/parallel.h"
 #include "assay/numeric/bulk.h"
 #include "assay/studies/difference_pattern.h"
+#include "assay/studies/difference_sums.h"
 #include "assay/studies/widen_values.h"
 #include "assay/tensor/convert.h"
 
@@ -19,86 +20,6 @@ namespace {
 
 /// Elements looked at in one go; a multiple of 8, so that pieces of packed types start on bytes.
 constexpr int64_t kPiece = 16 * ErrorSums::kChunk;
-/// Longest axis whose differences are counted entry by entry.
-constexpr int64_t kMaxCounted = int64_t{1} << 24;
-
-/// The rows × cols that both sides are walked as.
-struct Grid {
-  int64_t rows = 1;
-  int64_t cols = 1;
-  /// Rows that mean something to a user: false when the tensor is walked as one run.
-  bool has_rows = true;
-};
-
-Grid GridOf(const Shape& shape, int bits) {
-  Grid grid;
-  grid.cols = shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
-  for (size_t axis = 0; axis + 1 < shape.rank(); ++axis) grid.rows *= shape[axis];
-  const bool whole_bytes = grid.cols * bits % 8 == 0;
-  if (grid.rows == 1 || grid.rows > kMaxCounted || !whole_bytes) {
-    grid.cols *= grid.rows;
-    grid.rows = 1;
-    grid.has_rows = false;
-  }
-  return grid;
-}
-
-DType CommonType(DType a, DType b) {
-  if (a == b) return a;
-  return WidensToFloat(a) && WidensToFloat(b) ? DType::kF32 : DType::kF64;
-}
-
-/// differs[i] = 1 where the codes of element i are not the same bits.
-void MarkDifferences(int bits, std::span<const std::byte> a, std::span<const std::byte> b,
-                     std::span<uint8_t> differs) {
-  if (bits % 8 == 0) {
-    const auto size = static_cast<size_t>(bits / 8);
-    for (size_t i = 0; i < differs.size(); ++i) {
-      differs[i] = std::memcmp(a.data() + i * size, b.data() + i * size, size) != 0 ? 1 : 0;
-    }
-    return;
-  }
-  for (size_t i = 0; i < differs.size(); ++i) {
-    const size_t bit = i * static_cast<size_t>(bits);
-    unsigned window = std::to_integer<unsigned>(a[bit / 8] ^ b[bit / 8]);
-    if (bit % 8 + static_cast<size_t>(bits) > 8) {
-      window |= std::to_integer<unsigned>(a[bit / 8 + 1] ^ b[bit / 8 + 1]) << 8;
-    }
-    differs[i] = ((window >> (bit % 8)) & ((1u << bits) - 1)) != 0 ? 1 : 0;
-  }
-}
-
-/// What one piece (or all before it) adds to the figures.
-struct Sums {
-  ErrorSums errors;
-  UlpHistogram ulp;
-  int64_t num_equal_bits = 0;
-  int64_t num_equal_values = 0;
-  int64_t num_sign_flips = 0;
-  int64_t num_nonfinite_mismatches = 0;
-  int64_t first_difference = -1;
-  double reference_max_abs = 0;
-  uint64_t reference_max_ulp = 0;
-
-  void Merge(const Sums& later) noexcept {
-    errors.Merge(later.errors);
-    ulp.Merge(later.ulp);
-    num_equal_bits += later.num_equal_bits;
-    num_equal_values += later.num_equal_values;
-    num_sign_flips += later.num_sign_flips;
-    num_nonfinite_mismatches += later.num_nonfinite_mismatches;
-    if (first_difference < 0) first_difference = later.first_difference;
-    reference_max_abs = std::max(reference_max_abs, later.reference_max_abs);
-    reference_max_ulp = std::max(reference_max_ulp, later.reference_max_ulp);
-  }
-};
-
-struct RowSums {
-  double d2 = 0;
-  double b2 = 0;
-  double max_abs = 0;
-  int64_t num_differing = 0;
-};
 
 /// Buffers of one thread.
 struct Scratch {
@@ -162,19 +83,19 @@ class Comparison {
   /// Groups of whole rows, one piece each, on all threads.
   void RunByRows() {
     const int64_t rows_per_piece = std::max<int64_t>(1, kPiece / grid_.cols);
-    std::vector<Sums> parts(static_cast<size_t>(CeilDiv(grid_.rows, rows_per_piece)));
+    std::vector<DifferenceSums> parts(static_cast<size_t>(CeilDiv(grid_.rows, rows_per_piece)));
     ParallelFor(0, grid_.rows, rows_per_piece, [&](int64_t first, int64_t last) {
       Scratch scratch;
       const auto a = a_.read(first, last - first, scratch.a_bytes);
       const auto b = b_.read(first, last - first, scratch.b_bytes);
-      Sums& part = parts[static_cast<size_t>(first / rows_per_piece)];
+      DifferenceSums& part = parts[static_cast<size_t>(first / rows_per_piece)];
       MeasurePiece(a, b, first * grid_.cols, (last - first) * grid_.cols, scratch, part);
       for (int64_t row = first; row < last; ++row) {
         MeasureRow(static_cast<size_t>((row - first) * grid_.cols), grid_.cols, scratch,
                    rows_[static_cast<size_t>(row)]);
       }
     });
-    for (const Sums& part : parts) total_.Merge(part);
+    for (const DifferenceSums& part : parts) total_.Merge(part);
   }
 
   /// One long row in pieces, on all threads.
@@ -184,7 +105,7 @@ class Comparison {
     const auto a = a_.read(row, count, outer.a_bytes);
     const auto b = b_.read(row, count, outer.b_bytes);
     const auto num_pieces = static_cast<size_t>(CeilDiv(grid_.cols, kPiece));
-    std::vector<Sums> parts(num_pieces);
+    std::vector<DifferenceSums> parts(num_pieces);
     std::vector<RowSums> row_parts(num_pieces);
     ParallelFor(0, grid_.cols, kPiece, [&](int64_t first, int64_t last) {
       Scratch scratch;
@@ -196,7 +117,7 @@ class Comparison {
                    last - first, scratch, parts[piece]);
       if (grid_.has_rows) MeasureRow(0, last - first, scratch, row_parts[piece]);
     });
-    for (const Sums& part : parts) total_.Merge(part);
+    for (const DifferenceSums& part : parts) total_.Merge(part);
     if (!grid_.has_rows) return;
     RowSums& sums = rows_[static_cast<size_t>(row)];
     for (const RowSums& part : row_parts) {
@@ -238,7 +159,7 @@ class Comparison {
   }
 
   void MeasurePiece(std::span<const std::byte> a, std::span<const std::byte> b, int64_t position,
-                    int64_t num_elements, Scratch& scratch, Sums& sums) {
+                    int64_t num_elements, Scratch& scratch, DifferenceSums& sums) {
     const auto count = static_cast<size_t>(num_elements);
     ReadValues(a, b, count, scratch);
     if (in_float_) {
@@ -273,7 +194,8 @@ class Comparison {
   }
 
   template <typename Value>
-  static void NoteMagnitudes(std::span<const Value> a, std::span<const Value> b, Sums& sums) {
+  static void NoteMagnitudes(std::span<const Value> a, std::span<const Value> b,
+                             DifferenceSums& sums) {
     double largest = sums.reference_max_abs;
     int64_t mismatches = 0;
     for (size_t i = 0; i < b.size(); ++i) {
@@ -286,7 +208,7 @@ class Comparison {
     sums.num_nonfinite_mismatches += mismatches;
   }
 
-  void NoteDifferences(int64_t position, std::span<const uint8_t> differs, Sums& sums) {
+  void NoteDifferences(int64_t position, std::span<const uint8_t> differs, DifferenceSums& sums) {
     const auto first = std::ranges::find(differs, uint8_t{1});
     sums.first_difference = position + (first - differs.begin());
     // Whole numbers: the order in which threads add them does not show.
@@ -361,7 +283,7 @@ class Comparison {
   const bool same_type_;
   const bool in_float_;
   const Grid grid_;
-  Sums total_;
+  DifferenceSums total_;
   std::vector<RowSums> rows_;
   std::mutex mutex_;
   std::vector<int64_t> row_counts_;
