@@ -98,7 +98,7 @@ void Emit(const CommonOptions& common, const Json& report, std::string_view text
   // No figure out of a file that became shorter while it was read.
   MappedFile::VerifyAll();
   if (!common.report_path.empty()) WriteFile(common.report_path, json);
-  Print(common.json ? std::string_view(json) : text);
+  Print(common.json ? json : WrapLines(text, StdoutStyle().width));
   if (!common.report_path.empty()) {
     Note(common, fmt::format("{} written ({})", common.report_path,
                              report.at("schema").get<std::string>()));

@@ -6,6 +6,7 @@
 
 #include "assay/report/kv_report.h"
 #include "assay/report/number.h"
+#include "assay/report/skipped_text.h"
 
 namespace assay {
 namespace {
@@ -156,20 +157,11 @@ std::string NotFinite(const KvReport& report) {
 }
 
 std::string Skipped(const KvReport& report) {
-  // The same reason for many tensors is one line.
-  std::map<std::pair<std::string, std::string>, std::pair<int, std::string>> groups;
+  SkippedText text;
   for (const KvSkipped& skipped : report.skipped) {
-    auto& [count, example] = groups[{skipped.format, skipped.reason}];
-    if (count++ == 0) example = skipped.name;
+    text.Add(skipped.format, skipped.reason, skipped.name);
   }
-  std::string text;
-  for (const auto& [key, group] : groups) {
-    text += fmt::format("not measured{}: {}{}: {}\n", key.first.empty() ? "" : " as " + key.first,
-                        Printable(group.second),
-                        group.first > 1 ? fmt::format(" and {} more", group.first - 1) : "",
-                        Printable(key.second));
-  }
-  return text;
+  return text.Render();
 }
 
 }  // namespace

@@ -102,6 +102,32 @@ size_t DisplayWidth(std::string_view text) {
       text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
 }
 
+std::string WrapLines(std::string_view text, size_t width) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    std::string indent;
+    while (indent.size() + DisplayWidth(line) > width) {
+      size_t space = std::string_view::npos;
+      for (size_t at = line.find(' '); at != std::string_view::npos; at = line.find(' ', at + 1)) {
+        if (at > 0 && indent.size() + DisplayWidth(line.substr(0, at)) <= width) space = at;
+      }
+      if (space == std::string_view::npos) break;
+      out += indent;
+      out += line.substr(0, space);
+      out += '\n';
+      line.remove_prefix(space + 1);
+      indent = "  ";
+    }
+    out += indent;
+    out += line;
+    if (end < text.size()) out += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
 std::string ShortenLeft(const std::string& text, size_t width) {
   size_t excess = DisplayWidth(text);
   if (excess <= width) return text;

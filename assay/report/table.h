@@ -20,6 +20,10 @@ std::string ShortenLeft(const std::string& text, size_t width);
 /// The start of `text` before "…". Requires width ≥ 1.
 std::string ShortenRight(const std::string& text, size_t width);
 
+/// Breaks lines wider than `width` at spaces; what follows stands two columns in. Words longer than
+/// a line stay whole. Tables, which fit already, pass unchanged. Requires width ≥ 20.
+std::string WrapLines(std::string_view text, size_t width);
+
 /// What a table may use of the terminal it goes to.
 struct TableStyle {
   size_t width = 100;

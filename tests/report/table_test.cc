@@ -32,6 +32,18 @@ TEST(Table, ShortensNamesFromTheLeftBeforeItDropsColumns) {
   EXPECT_NE(narrow.find("worst"), std::string::npos);
 }
 
+TEST(WrapLines, BreaksAtSpacesAndLeavesWhatFits) {
+  EXPECT_EQ(WrapLines("one two three four five six\nshort\n", 20),
+            "one two three four\n  five six\nshort\n");
+  EXPECT_EQ(WrapLines("a\n\nb", 20), "a\n\nb");
+  EXPECT_EQ(WrapLines("", 20), "");
+}
+
+TEST(WrapLines, KeepsWordsWholeAndCountsCharacters) {
+  EXPECT_EQ(WrapLines("aaaaaaaaaaaaaaaaaaaaaaaaa b\n", 20), "aaaaaaaaaaaaaaaaaaaaaaaaa b\n");
+  EXPECT_EQ(WrapLines("ÄÄÄÄÄÄÄÄÄ ÄÄÄÄÄÄÄÄÄÄ\n", 20), "ÄÄÄÄÄÄÄÄÄ ÄÄÄÄÄÄÄÄÄÄ\n");
+}
+
 TEST(Table, DropsColumnsFromTheRight) {
   const std::string narrow = Example().Render({30, false});
   EXPECT_EQ(narrow.find("worst"), std::string::npos);
