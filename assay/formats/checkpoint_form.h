@@ -13,11 +13,16 @@
 
 namespace assay {
 
+struct GgmlType;
+
 /// A tensor as a checkpoint lists it.
 struct StoredTensor {
   std::string name;
   DType dtype = DType::kU8;
   Shape shape;
+  /// For a tensor of ggml blocks, whose dtype is then U8 and whose last axis counts the bytes of a
+  /// row of blocks. Null for every other tensor.
+  const GgmlType* block_type = nullptr;
 };
 
 /// What a recogniser may look at: the tensor list, tensor bytes on demand, and the configs.
