@@ -4,6 +4,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/text.h"
+#include "assay/checkpoint/gguf.h"
 #include "assay/checkpoint/mapped_file.h"
 #include "assay/checkpoint/npy.h"
 #include "assay/checkpoint/safetensors.h"
@@ -27,9 +28,15 @@ Tensor Container::Get(std::string_view name) const {
 
 ContainerPtr OpenContainer(const std::string& path) {
   std::shared_ptr<const MappedFile> file = MappedFile::Open(path);
-  const bool is_npy = path.ends_with(".npy") ||
-                      (!path.ends_with(".safetensors") && HasNpyMagic(AsText(file->bytes())));
-  if (is_npy) return NpyFile::Open(std::move(file));
+  const std::string_view content = AsText(file->bytes());
+  const bool named =
+      path.ends_with(".safetensors") || path.ends_with(".npy") || path.ends_with(".gguf");
+  if (path.ends_with(".npy") || (!named && HasNpyMagic(content))) {
+    return NpyFile::Open(std::move(file));
+  }
+  if (path.ends_with(".gguf") || (!named && content.starts_with(kGgufMagic))) {
+    return GgufFile::Open(std::move(file));
+  }
   return SafetensorsFile::Open(std::move(file));
 }
 

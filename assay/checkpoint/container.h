@@ -21,7 +21,7 @@ class Container {
 
   /// As given when it was opened.
   virtual const std::string& path() const = 0;
-  /// "safetensors", "npy".
+  /// "safetensors", "gguf", "npy".
   virtual std::string_view kind() const = 0;
   virtual int64_t num_file_bytes() const = 0;
 
@@ -50,8 +50,9 @@ class Container {
 
 using ContainerPtr = std::shared_ptr<const Container>;
 
-/// Opens a file by its name's extension (".safetensors", ".npy"), or by its first bytes when the
-/// extension says nothing. Errors: input.
+/// Opens a file by its name's extension (".safetensors", ".gguf", ".npy"), or by its first bytes
+/// when the extension says nothing. A part of a split GGUF model is opened by itself. Errors:
+/// input.
 ContainerPtr OpenContainer(const std::string& path);
 
 }  // namespace assay

@@ -9,6 +9,7 @@
 
 #include "assay/base/error.h"
 #include "assay/base/text.h"
+#include "assay/checkpoint/gguf_split.h"
 #include "assay/checkpoint/mapped_file.h"
 #include "assay/checkpoint/shard_index.h"
 
@@ -179,14 +180,51 @@ ModelFiles OpenIndexed(const std::string& path, const std::string& directory,
   return model;
 }
 
+constexpr std::string_view kGgufHead = "token_embd.weight";
+constexpr std::string_view kGgufTail = "output.weight";
+
+// A GGUF model stands alone, whatever lies beside it: its folder counts for nothing.
+ModelFiles OpenGguf(const std::string& path) {
+  ModelFiles model;
+  model.path = path;
+  for (auto& file : OpenGgufModel(path)) {
+    model.files.push_back(std::move(file));
+    AddTensors(model, model.files.size() - 1, {});
+  }
+  SortTensors(model);
+  const auto holds = [&](std::string_view name) {
+    return std::ranges::binary_search(model.tensors, name, {}, &StoredTensor::name);
+  };
+  if (holds(kGgufHead) && !holds(kGgufTail)) {
+    model.notes.push_back(
+        fmt::format("{}: there is no {}: a head, where one is needed, is tied to {}", path,
+                    kGgufTail, kGgufHead));
+  }
+  return model;
+}
+
+// A folder without safetensors.
+ModelFiles OpenGgufFolder(const std::string& path) {
+  const std::vector<std::string> models = GgufModelsAmong(NamesWith(path, ".gguf"));
+  if (models.empty()) {
+    ThrowInput("{}: expected a model folder, found no *.safetensors and no *.gguf file in it",
+               path);
+  }
+  if (models.size() > 1) {
+    ThrowInput("{}: {} GGUF models: {}; open one of them by its path", path, models.size(),
+               Some(models));
+  }
+  ModelFiles model = OpenGguf(Join(path, models.front()));
+  model.path = path;
+  return model;
+}
+
 ModelFiles OpenUnindexed(const std::string& path) {
   ModelFiles model;
   model.path = path;
   model.directory = path;
   std::vector<std::string> names = NamesWith(path, ".safetensors");
-  if (names.empty()) {
-    ThrowInput("{}: expected a model folder, found no *.safetensors file in it", path);
-  }
+  if (names.empty()) return OpenGgufFolder(path);
   if (std::find(names.begin(), names.end(), kSingleFile) != names.end() && names.size() > 1) {
     std::erase(names, kSingleFile);
     model.notes.push_back(
@@ -218,9 +256,11 @@ ModelFiles OpenFolder(const std::string& path) {
 }
 
 ModelFiles OpenFile(const std::string& path) {
+  if (path.ends_with(".gguf")) return OpenGguf(path);
   ModelFiles model;
   model.path = path;
   model.files.push_back(OpenContainer(path));
+  if (model.files.front()->kind() == "gguf") return OpenGguf(path);
   AddTensors(model, 0, {});
   return model;
 }

@@ -11,6 +11,7 @@
 #include "assay/base/error.h"
 #include "assay/base/text.h"
 #include "assay/checkpoint/safetensors_header.h"
+#include "assay/formats/ggml_type.h"
 
 namespace assay {
 namespace {
@@ -22,6 +23,10 @@ std::string JsonString(const std::string& text, std::string_view path) {
 }
 
 int64_t NumBytes(const TensorSpec& tensor, std::string_view path) {
+  if (tensor.block_type != nullptr) {
+    ThrowInput("{}: tensor {}: blocks of {} stand in GGUF files, not in safetensors", path,
+               Quoted(tensor.name), tensor.block_type->name);
+  }
   const auto num_bytes = tensor.shape.CheckedNumBytes(tensor.dtype);
   if (!num_bytes) {
     ThrowInput("{}: tensor {}: {} {} does not fill whole bytes, or overflows", path,

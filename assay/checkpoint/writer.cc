@@ -1,9 +1,6 @@
 #include "assay/checkpoint/writer.h"
 
-#include <atomic>
-#include <deque>
 #include <set>
-#include <unordered_map>
 
 #include "assay/base/checked.h"
 #include "assay/base/error.h"
@@ -11,6 +8,7 @@
 #include "assay/base/output_folder.h"
 #include "assay/base/text.h"
 #include "assay/checkpoint/mapped_file.h"
+#include "assay/checkpoint/output_slots.h"
 
 namespace assay {
 namespace {
@@ -21,25 +19,15 @@ int64_t NumBytes(const TensorSpec& tensor) {
   return tensor.shape.CheckedNumBytes(tensor.dtype).value_or(0);
 }
 
-// A tensor's place, and how much of it has arrived.
-struct Slot {
-  const OutputFile* file;
-  int64_t offset;
-  int64_t num_bytes;
-  std::atomic<int64_t> written{0};
-
-  Slot(const OutputFile* out, int64_t begin, int64_t size)
-      : file(out), offset(begin), num_bytes(size) {}
-};
-
 }  // namespace
 
 struct SafetensorsWriter::State {
+  explicit State(const std::string& output) : path(output), slots(output) {}
+
   std::string path;
   std::unique_ptr<OutputFolder> folder;  // null for one file
   std::vector<std::unique_ptr<OutputFile>> files;
-  std::deque<Slot> slots;  // stays in place: slots hold atomics
-  std::unordered_map<std::string, Slot*> by_name;
+  OutputSlots slots;
   std::set<std::string> file_names;
   std::string index_text;  // empty when there is none
 
@@ -50,10 +38,7 @@ struct SafetensorsWriter::State {
     file->Reserve(layout.num_file_bytes);
     file->WriteAt(0, AsBytes(layout.head));
     for (size_t i = 0; i < tensors.size(); ++i) {
-      Slot& slot = slots.emplace_back(file.get(), layout.offsets[i], NumBytes(tensors[i]));
-      if (!by_name.emplace(tensors[i].name, &slot).second) {
-        ThrowInput("{}: tensor {} is given to two shards", path, Quoted(tensors[i].name));
-      }
+      slots.Add(tensors[i].name, *file, layout.offsets[i], NumBytes(tensors[i]));
     }
     files.push_back(std::move(file));
   }
@@ -75,8 +60,7 @@ SafetensorsWriter::~SafetensorsWriter() = default;
 std::unique_ptr<SafetensorsWriter> SafetensorsWriter::ToFile(
     const std::string& path, std::vector<TensorSpec> tensors,
     const std::map<std::string, std::string>& metadata, const SafetensorsStyle& style) {
-  auto state = std::make_unique<State>();
-  state->path = path;
+  auto state = std::make_unique<State>(path);
   state->AddShard(path, tensors, metadata, style);
   return std::unique_ptr<SafetensorsWriter>(new SafetensorsWriter(std::move(state)));
 }
@@ -85,8 +69,7 @@ std::unique_ptr<SafetensorsWriter> SafetensorsWriter::ToFolder(const std::string
                                                                std::vector<ShardPlan> shards,
                                                                const IndexOptions& index,
                                                                const SafetensorsStyle& style) {
-  auto state = std::make_unique<State>();
-  state->path = path;
+  auto state = std::make_unique<State>(path);
   state->folder = std::make_unique<OutputFolder>(path);
   nlohmann::json weight_map = nlohmann::json::object();
   int64_t total_size = 0;
@@ -112,18 +95,7 @@ std::unique_ptr<SafetensorsWriter> SafetensorsWriter::ToFolder(const std::string
 
 void SafetensorsWriter::Write(std::string_view tensor, std::span<const std::byte> bytes,
                               int64_t offset) {
-  const auto found = state_->by_name.find(std::string(tensor));
-  if (found == state_->by_name.end()) {
-    ThrowInternal("{}: tensor {} was not announced", state_->path, Quoted(tensor));
-  }
-  Slot& slot = *found->second;
-  const auto num_bytes = static_cast<int64_t>(bytes.size());
-  if (offset < 0 || num_bytes > slot.num_bytes || offset > slot.num_bytes - num_bytes) {
-    ThrowInternal("{}: tensor {}: bytes {} + {} of {}", state_->path, Quoted(tensor), offset,
-                  num_bytes, slot.num_bytes);
-  }
-  slot.file->WriteAt(slot.offset + offset, bytes);
-  slot.written += num_bytes;
+  state_->slots.Write(tensor, bytes, offset);
 }
 
 void SafetensorsWriter::AddFile(const std::string& name, std::string_view content) {
@@ -139,12 +111,7 @@ void SafetensorsWriter::CopyFile(const std::string& name, const std::string& sou
 }
 
 void SafetensorsWriter::Commit() {
-  for (const auto& [name, slot] : state_->by_name) {
-    if (slot->written != slot->num_bytes) {
-      ThrowInternal("{}: tensor {}: {} of {} bytes were written", state_->path, Quoted(name),
-                    slot->written.load(), slot->num_bytes);
-    }
-  }
+  state_->slots.RequireComplete();
   for (const auto& file : state_->files) file->Commit();
   if (!state_->folder) return;
   if (!state_->index_text.empty()) {

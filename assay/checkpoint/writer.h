@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "assay/checkpoint/safetensors_layout.h"
+#include "assay/checkpoint/tensor_writer.h"
 
 namespace assay {
 
@@ -40,13 +41,8 @@ struct IndexOptions {
 };
 
 /// Writes safetensors files whose tensors are known before their bytes: one file, or a folder of
-/// shards with an index and side files.
-/// Why:     a model is larger than memory; bytes come in any order, in pieces, from any thread, and
-///          each goes straight to its place.
-/// Errors:  the output appears at Commit, whole, or not at all (see OutputFile, OutputFolder). Disk
-///          space is taken when the writer is made: a full disk shows before the work.
-/// Threads: Write may be called from several threads at once.
-class SafetensorsWriter {
+/// shards with an index and side files. See TensorWriter.
+class SafetensorsWriter final : public TensorWriter {
  public:
   /// One file. Errors: input.
   static std::unique_ptr<SafetensorsWriter> ToFile(
@@ -58,11 +54,10 @@ class SafetensorsWriter {
                                                      std::vector<ShardPlan> shards,
                                                      const IndexOptions& index = {},
                                                      const SafetensorsStyle& style = {});
-  ~SafetensorsWriter();
+  ~SafetensorsWriter() override;
 
-  /// The bytes of a tensor from byte `offset` of it. Errors: internal for a tensor or a range that
-  /// was not announced; input.
-  void Write(std::string_view tensor, std::span<const std::byte> bytes, int64_t offset = 0);
+  void Write(std::string_view tensor, std::span<const std::byte> bytes,
+             int64_t offset = 0) override;
 
   /// Further files of the folder ("config.json"). Requires: made by ToFolder, a plain file name
   /// that is not used yet. Errors: internal; input.
@@ -70,8 +65,7 @@ class SafetensorsWriter {
   /// The same from another file, links followed.
   void CopyFile(const std::string& name, const std::string& source_path);
 
-  /// Call once, after every byte was written. Errors: internal when bytes are missing; input.
-  void Commit();
+  void Commit() override;
 
  private:
   struct State;
