@@ -8,6 +8,7 @@
 //   copy                copies the tensor's bytes                     → seconds: wall, CPU
 //   save FOLDER         the kept planes in upstream's layout          → "ok"
 //   dump FILE           the bytes that decode made                    → "ok"
+//   dump-planes FILE    the bytes of the kept planes, one after another → "ok"
 //   target                                                            → the instruction set that
 //   runs
 
@@ -60,6 +61,14 @@ class Peer {
       std::ofstream(first, std::ios::binary)
           .write(reinterpret_cast<const char*>(decoded_.data()),
                  static_cast<std::streamsize>(decoded_.size()));
+      return "ok";
+    }
+    if (command == "dump-planes") {
+      std::ofstream file(first, std::ios::binary);
+      for (const Plane& plane : encoded_.planes) {
+        file.write(reinterpret_cast<const char*>(plane.tensor.bytes().data()),
+                   static_cast<std::streamsize>(plane.tensor.num_bytes()));
+      }
       return "ok";
     }
     if (command == "target") return ActiveTargetName();

@@ -12,6 +12,7 @@
 #include "assay/formats/checkpoint_form.h"
 #include "assay/formats/deepseek_cache.h"
 #include "assay/formats/fp8_block.h"
+#include "assay/formats/ggml.h"
 #include "assay/formats/gptq.h"
 #include "assay/formats/hqq.h"
 #include "assay/formats/int_packed.h"
@@ -41,6 +42,7 @@ constexpr std::array kFamilies = {
     &kAwqFamily,
     &kHqqFamily,
     &kBitsAndBytesFamily,
+    &kGgmlFamily,
     &kTurboQuantFamily,
     &kDeepSeekCacheFamily,
     &kPacked12Family,

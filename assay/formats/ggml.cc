@@ -1,0 +1,193 @@
+#include "assay/formats/ggml.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <cmath>
+
+#include "assay/base/error.h"
+#include "assay/base/parallel.h"
+#include "assay/formats/ggml_blocks.h"
+#include "assay/formats/planes.h"
+
+namespace assay {
+namespace {
+
+constexpr int64_t kValuesPerChunk = int64_t{1} << 15;
+constexpr std::string_view kPrefix = "ggml-";
+
+int64_t RowsPerChunk(int64_t cols) noexcept {
+  return std::max<int64_t>(1, kValuesPerChunk / std::max<int64_t>(1, cols));
+}
+
+bool IsBlockType(const GgmlType& type) noexcept { return !type.dtype; }
+
+std::string Lower(std::string_view name) {
+  std::string lower(name);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+std::string FormatName(const GgmlType& type) {
+  return fmt::format("{}{}", kPrefix, Lower(type.name));
+}
+
+/// "ggml-q4_0, ggml-q4_1, …": the types that may hold rows of this length.
+std::string TypesFor(int64_t cols) {
+  std::vector<std::string> names;
+  for (const GgmlType& type : GgmlTypes()) {
+    if (IsBlockType(type) && cols % type.block_values == 0) names.push_back(FormatName(type));
+  }
+  return names.empty() ? std::string("no type of blocks")
+                       : fmt::format("{}", fmt::join(names, ", "));
+}
+
+void RequireFinite(const Format& format, const EncodeOptions& options, int64_t first_row,
+                   std::span<const float> values, int64_t cols) {
+  uint32_t largest = 0;
+  for (const float value : values) {
+    largest = std::max(largest, std::bit_cast<uint32_t>(value) & 0x7FFFFFFFU);
+  }
+  if (largest < 0x7F800000U) return;
+  const auto at = std::find_if_not(values.begin(), values.end(),
+                                   [](float value) { return std::isfinite(value); });
+  const int64_t index = at - values.begin();
+  ThrowInput("{}: row {}, column {}: {} cannot hold {}; every value must be finite",
+             options.tensor_name, first_row + index / cols, index % cols, format.Name(),
+             std::isnan(*at) ? "NaN" : (*at < 0 ? "-infinity" : "infinity"));
+}
+
+std::string_view ReasonOf(ggml_internal::Refusal refusal) {
+  switch (refusal) {
+    case ggml_internal::Refusal::kScale:
+      return "a scale is beyond 65504, the largest f16";
+    case ggml_internal::Refusal::kUnderflow:
+      return "they are so small that the reciprocal of their scale is infinite";
+    default:
+      return "the sums of ggml's quantiser are not finite for them";
+  }
+}
+
+}  // namespace
+
+FormatPtr GgmlFormat::Make(const GgmlType& type) {
+  if (!IsBlockType(type)) ThrowInternal("ggml: {} is no type of blocks", type.name);
+  return std::make_shared<const GgmlFormat>(type);
+}
+
+std::string GgmlFormat::Name() const { return FormatName(type_); }
+
+std::string GgmlFormat::Summary() const {
+  return fmt::format(
+      "ggml {}: {} values in {} bytes, {} bits per weight", type_.name, type_.block_values,
+      type_.block_bytes,
+      8.0 * static_cast<double>(type_.block_bytes) / static_cast<double>(type_.block_values));
+}
+
+bool GgmlFormat::CanEncode() const { return ggml_internal::CodecOf(type_).encode != nullptr; }
+
+std::optional<std::string> GgmlFormat::WhyNot(int64_t rows, int64_t cols, DType dtype) const {
+  if (!IsWeightFloat(dtype)) {
+    return fmt::format("dtype {}; expected F32, F16 or BF16", NameOf(dtype));
+  }
+  if (rows < 0 || cols < 0 || !Shape({rows, cols}).CheckedNumBytes(DType::kF32)) {
+    return fmt::format("shape [{}, {}]", rows, cols);
+  }
+  if (cols % type_.block_values != 0) {
+    return fmt::format("{} columns are not a multiple of the block of {}; {} would fit", cols,
+                       type_.block_values, TypesFor(cols));
+  }
+  return std::nullopt;
+}
+
+std::vector<PlaneSpec> GgmlFormat::Layout(int64_t rows, int64_t cols, DType /*dtype*/) const {
+  return {{"blocks", DType::kU8, Shape{rows, cols / type_.block_values * type_.block_bytes}}};
+}
+
+EncodedMatrix GgmlFormat::Encode(const MatrixView& matrix, const EncodeOptions& options) const {
+  RequireEncodable(*this, matrix, options);
+  const int64_t cols = matrix.cols();
+  EncodedMatrix encoded = AllocatePlanes(shared_from_this(), matrix.rows(), cols, DType::kF32);
+  if (matrix.rows() == 0 || cols == 0) return encoded;
+  const int64_t row_bytes = cols / type_.block_values * type_.block_bytes;
+  auto* out = reinterpret_cast<uint8_t*>(encoded.planes[0].tensor.mutable_bytes().data());
+  const auto encode = ggml_internal::CodecOf(type_).encode;
+  ParallelFor(0, matrix.rows(), RowsPerChunk(cols), [&](int64_t first, int64_t last) {
+    std::vector<float> values(static_cast<size_t>((last - first) * cols));
+    matrix.ReadRows(first, last - first, values);
+    RequireFinite(*this, options, first, values, cols);
+    const auto num_blocks = values.size() / static_cast<size_t>(type_.block_values);
+    const ggml_internal::Encoded result =
+        encode(values.data(), num_blocks, out + first * row_bytes);
+    if (result.done < num_blocks) {
+      const int64_t at = static_cast<int64_t>(result.done) * type_.block_values;
+      ThrowInput("{}: row {}, column {}: {} cannot hold these {} values: {}", options.tensor_name,
+                 first + at / cols, at % cols, Name(), type_.block_values, ReasonOf(result.why));
+    }
+  });
+  return encoded;
+}
+
+void GgmlFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, int64_t count,
+                            std::span<float> out, DecodeRounding /*rounding*/) const {
+  RequireRowRange(encoded, first, count, out.size());
+  const int64_t cols = encoded.cols;
+  const int64_t row_bytes = cols / type_.block_values * type_.block_bytes;
+  const auto* blocks =
+      reinterpret_cast<const uint8_t*>(encoded.Get("blocks").bytes().data()) + first * row_bytes;
+  ParallelFor(0, count, RowsPerChunk(cols), [&](int64_t begin, int64_t end) {
+    ggml_internal::DecodeBlocks(
+        type_, blocks + begin * row_bytes,
+        out.subspan(static_cast<size_t>(begin * cols), static_cast<size_t>((end - begin) * cols)));
+  });
+}
+
+void GgmlFormat::Validate(const EncodedMatrix& encoded, std::string_view name) const {
+  Format::Validate(encoded, name);
+  if (encoded.dtype != DType::kF32) {
+    ThrowInput("{}: {} decodes to F32, not {}", name, Name(), NameOf(encoded.dtype));
+  }
+}
+
+namespace {
+
+FormatPtr ParseGgml(std::string_view name) {
+  for (const GgmlType& type : GgmlTypes()) {
+    if (IsBlockType(type) && name == FormatName(type)) return GgmlFormat::Make(type);
+  }
+  return nullptr;
+}
+
+std::vector<std::string> GgmlNames() {
+  std::vector<std::string> names;
+  for (const GgmlType& type : GgmlTypes()) {
+    if (IsBlockType(type)) names.push_back(FormatName(type));
+  }
+  return names;
+}
+
+}  // namespace
+
+const FormatFamily kGgmlFamily = {
+    .name = "ggml",
+    .grammar =
+        "ggml-{q4_0,q4_1,q5_0,q5_1,q8_0,q8_1,q1_0,q2_0,mxfp4,nvfp4}, ggml-q{2,3,4,5,6,8}_k, "
+        "ggml-iq{1_s,1_m,2_xxs,2_xs,2_s,3_xxs,3_s,4_nl,4_xs}, ggml-tq{1,2}_0",
+    .summary = "ggml's block types, the tensors of GGUF files (llama.cpp)",
+    .details =
+        "value = scale · code − minimum in f32, product and difference each rounded; most types "
+        "have no minimum.\n"
+        "32 to 256 values of a row share the scales that stand with their codes in one block of "
+        "bytes; the K and IQ types hold small integer scales for their sub-blocks.\n"
+        "blocks  U8 [rows, cols / values · bytes of a block], the bytes of a GGUF tensor\n"
+        "Encoding writes the bytes of ggml's quantiser without an importance matrix; "
+        "iq1_*, iq2_*, iq3_* are decoded only. Refuses NaN and infinity, and blocks for which "
+        "upstream's arithmetic has no finite result.",
+    .parse = ParseGgml,
+    .names = GgmlNames,
+    .recognise = RecogniseGgml,
+};
+
+}  // namespace assay

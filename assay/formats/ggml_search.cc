@@ -1,0 +1,365 @@
+#include "assay/formats/ggml_search.h"
+
+#include "assay/formats/ggml_blocks.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "assay/formats/ggml_search.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+//
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace assay::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using ggml_internal::Found;
+using ggml_internal::kLanes;
+using ggml_internal::ScaleMinSearch;
+using ggml_internal::SubBlocks;
+
+using Tag = hn::CappedTag<float, kLanes>;
+using Vec = hn::Vec<Tag>;
+using Mask = hn::Mask<Tag>;
+
+constexpr float kTiny = 1e-15F;  ///< a sub-block below it counts as zeros
+
+HWY_INLINE Vec Constant(float value) { return hn::Set(Tag(), value); }
+HWY_INLINE Vec ValueAt(const SubBlocks& sub, size_t i, size_t lane) {
+  return hn::Load(Tag(), &sub.x[i][lane]);
+}
+/// Nearest even; exact below 2^22, beyond it still on the right side of every clamp.
+HWY_INLINE Vec Nearest(Vec x) {
+  const Vec magic = Constant(12582912.0F);  // 1.5 · 2^23
+  return hn::Sub(hn::Add(x, magic), magic);
+}
+HWY_INLINE Vec NearestIn(Vec x, float low, float high) {
+  return hn::Min(hn::Max(Nearest(x), Constant(low)), Constant(high));
+}
+/// Upstream divides only where the divisor is positive.
+HWY_INLINE Vec QuotientOrZero(Vec a, Vec b) {
+  return hn::IfThenElseZero(hn::Gt(b, hn::Zero(Tag())), hn::Div(a, b));
+}
+HWY_INLINE void Refuse(Mask mask, size_t lane, Found& found) {
+  uint8_t bits[8] = {};
+  hn::StoreMaskBits(Tag(), mask, bits);
+  found.refused |= static_cast<uint32_t>(bits[0] | bits[1] << 8) << lane;
+}
+HWY_INLINE Mask NotFinite(Vec a, Vec b) {
+  return hn::Not(hn::And(hn::IsFinite(a), hn::IsFinite(b)));
+}
+
+/// The value of largest magnitude, the first of equals; +0 when there is none.
+HWY_INLINE Vec LargestOf(const SubBlocks& sub, size_t lane) {
+  Vec largest = hn::Zero(Tag());
+  Vec magnitude = largest;
+  for (size_t i = 0; i < sub.size; ++i) {
+    const Vec x = ValueAt(sub, i, lane);
+    const Mask larger = hn::Gt(hn::Abs(x), magnitude);
+    magnitude = hn::IfThenElse(larger, hn::Abs(x), magnitude);
+    largest = hn::IfThenElse(larger, x, largest);
+  }
+  return largest;
+}
+
+/// Σ (x² · x) · q and Σ (x² · q) · q over a sub-block.
+struct Sums {
+  Vec xq;
+  Vec qq;
+};
+
+HWY_INLINE Sums Zeros() { return {hn::Zero(Tag()), hn::Zero(Tag())}; }
+
+HWY_INLINE void Accumulate(Vec x, Vec q, Sums& sums) {
+  const Vec w = hn::Mul(x, x);
+  sums.xq = hn::Add(sums.xq, hn::Mul(hn::Mul(w, x), q));
+  sums.qq = hn::Add(sums.qq, hn::Mul(hn::Mul(w, q), q));
+}
+
+/// The scale of the best try so far, and what it explains of Σ w · x².
+struct Best {
+  Vec scale;
+  Vec explained;
+
+  HWY_INLINE Mask Offer(const Sums& sums) {
+    const Mask better = hn::And(hn::Gt(sums.qq, hn::Zero(Tag())),
+                                hn::Gt(hn::Mul(sums.xq, sums.xq), hn::Mul(explained, sums.qq)));
+    scale = hn::IfThenElse(better, hn::Div(sums.xq, sums.qq), scale);
+    explained = hn::IfThenElse(better, hn::Mul(scale, sums.xq), explained);
+    return better;
+  }
+};
+
+HWY_INLINE Best FirstOf(const Sums& sums) {
+  const Vec scale = QuotientOrZero(sums.xq, sums.qq);
+  return {scale, hn::Mul(scale, sums.xq)};
+}
+
+}  // namespace
+
+void SearchSymmetricOnTarget(const SubBlocks& sub, Found& found) {
+  constexpr float kTop = 32;
+  constexpr int kTries = 9;
+  const Tag df;
+  found.refused = 0;
+  for (size_t lane = 0; lane < kLanes; lane += hn::Lanes(df)) {
+    const Vec largest = LargestOf(sub, lane);
+    const Mask tiny = hn::Lt(hn::Abs(largest), Constant(kTiny));
+    const auto sums_at = [&](Vec factor) HWY_ATTR {
+      Sums sums = Zeros();
+      for (size_t i = 0; i < sub.size; ++i) {
+        const Vec x = ValueAt(sub, i, lane);
+        Accumulate(x, NearestIn(hn::Mul(factor, x), -kTop, kTop - 1), sums);
+      }
+      return sums;
+    };
+    Vec best_factor = hn::Div(Constant(-kTop), largest);
+    const Sums first = sums_at(best_factor);
+    Refuse(hn::AndNot(tiny, NotFinite(first.xq, first.qq)), lane, found);
+    Best best = FirstOf(first);
+    for (int t = -kTries; t <= kTries; ++t) {
+      if (t == 0) continue;
+      const Vec factor = hn::Div(Constant(-(kTop + 0.1F * static_cast<float>(t))), largest);
+      best_factor = hn::IfThenElse(best.Offer(sums_at(factor)), factor, best_factor);
+    }
+    hn::Store(hn::IfThenZeroElse(tiny, best.scale), df, found.scale + lane);
+    hn::Store(hn::Zero(df), df, found.min + lane);
+    for (size_t i = 0; i < sub.size; ++i) {
+      const Vec code = NearestIn(hn::Mul(best_factor, ValueAt(sub, i, lane)), -kTop, kTop - 1);
+      hn::Store(hn::IfThenZeroElse(tiny, hn::Add(code, Constant(kTop))), df, &found.codes[i][lane]);
+    }
+  }
+}
+
+void SearchThreeBitsOnTarget(const SubBlocks& sub, Found& found) {
+  constexpr float kTop = 4;
+  constexpr int kPasses = 5;
+  const Tag df;
+  const Vec zero = hn::Zero(df);
+  found.refused = 0;
+  for (size_t lane = 0; lane < kLanes; lane += hn::Lanes(df)) {
+    const Vec largest = LargestOf(sub, lane);
+    const Mask tiny = hn::Lt(hn::Abs(largest), Constant(kTiny));
+    const Vec factor = hn::Div(Constant(-kTop), largest);
+    Sums sums = Zeros();
+    for (size_t i = 0; i < sub.size; ++i) {
+      const Vec x = ValueAt(sub, i, lane);
+      const Vec code = NearestIn(hn::Mul(factor, x), -kTop, kTop - 1);
+      Accumulate(x, code, sums);
+      hn::Store(code, df, &found.codes[i][lane]);
+    }
+    Refuse(hn::AndNot(tiny, NotFinite(sums.xq, sums.qq)), lane, found);
+    for (int pass = 0; pass < kPasses; ++pass) {
+      Mask changed = hn::FirstN(df, 0);
+      for (size_t i = 0; i < sub.size; ++i) {
+        const Vec x = ValueAt(sub, i, lane);
+        const Vec w = hn::Mul(x, x);
+        const Vec wx = hn::Mul(w, x);
+        const Vec code = hn::Load(df, &found.codes[i][lane]);
+        const Vec xq = hn::Sub(sums.xq, hn::Mul(wx, code));
+        const Vec qq = hn::Sub(sums.qq, hn::Mul(hn::Mul(w, code), code));
+        const Vec other = NearestIn(hn::Div(hn::Mul(x, qq), xq), -kTop, kTop - 1);
+        const Vec new_xq = hn::Add(xq, hn::Mul(wx, other));
+        const Vec new_qq = hn::Add(qq, hn::Mul(hn::Mul(w, other), other));
+        const Mask differs = hn::And(hn::Gt(xq, zero), hn::Ne(other, code));
+        const Mask better = hn::Gt(hn::Mul(hn::Mul(new_xq, new_xq), sums.qq),
+                                   hn::Mul(hn::Mul(sums.xq, sums.xq), new_qq));
+        const Mask take = hn::And(differs, hn::And(hn::Gt(new_qq, zero), better));
+        hn::Store(hn::IfThenElse(take, other, code), df, &found.codes[i][lane]);
+        sums.xq = hn::IfThenElse(take, new_xq, sums.xq);
+        sums.qq = hn::IfThenElse(take, new_qq, sums.qq);
+        changed = hn::Or(changed, take);
+      }
+      if (hn::AllFalse(df, changed)) break;
+    }
+    hn::Store(hn::IfThenZeroElse(tiny, QuotientOrZero(sums.xq, sums.qq)), df, found.scale + lane);
+    hn::Store(zero, df, found.min + lane);
+    for (size_t i = 0; i < sub.size; ++i) {
+      const Vec code = hn::Add(hn::Load(df, &found.codes[i][lane]), Constant(kTop));
+      hn::Store(hn::IfThenZeroElse(tiny, code), df, &found.codes[i][lane]);
+    }
+  }
+}
+
+void SearchScaleMinOnTarget(const SubBlocks& sub, const ScaleMinSearch& search, Found& found) {
+  const Tag df;
+  const Vec zero = hn::Zero(df);
+  found.refused = 0;
+  for (size_t lane = 0; lane < kLanes; lane += hn::Lanes(df)) {
+    Vec mean_root = zero;
+    if (!search.absolute) {
+      for (size_t i = 0; i < sub.size; ++i) {
+        const Vec x = ValueAt(sub, i, lane);
+        mean_root = hn::Add(mean_root, hn::Mul(x, x));
+      }
+      mean_root = hn::Sqrt(hn::Div(mean_root, Constant(static_cast<float>(sub.size))));
+    }
+    // With `absolute` this adds +0 to a magnitude.
+    const auto weight_of = [&](Vec x) HWY_ATTR { return hn::Add(mean_root, hn::Abs(x)); };
+    const auto error_of = [&](Vec code, Vec scale, Vec min, Vec x) HWY_ATTR {
+      const Vec difference = hn::Sub(hn::Add(hn::Mul(scale, code), min), x);
+      return hn::Mul(weight_of(x),
+                     search.absolute ? hn::Abs(difference) : hn::Mul(difference, difference));
+    };
+    const auto code_of = [&](Vec factor, Vec min, Vec x) HWY_ATTR {
+      return NearestIn(hn::Mul(factor, hn::Sub(x, min)), 0, search.top);
+    };
+    Vec min = ValueAt(sub, 0, lane);
+    Vec max = min;
+    Vec sum_w = weight_of(min);
+    Vec sum_x = hn::Mul(sum_w, min);
+    for (size_t i = 1; i < sub.size; ++i) {
+      const Vec x = ValueAt(sub, i, lane);
+      min = hn::IfThenElse(hn::Lt(x, min), x, min);
+      max = hn::IfThenElse(hn::Gt(x, max), x, max);
+      const Vec w = weight_of(x);
+      sum_w = hn::Add(sum_w, w);
+      sum_x = hn::Add(sum_x, hn::Mul(w, x));
+    }
+    min = hn::IfThenElse(hn::Gt(min, zero), zero, min);
+    const Mask constant = hn::Eq(max, min);
+    const Vec constant_min = min;
+    Vec code_factor = hn::Div(Constant(search.top), hn::Sub(max, min));
+    Vec code_min = min;
+    Vec scale = hn::Div(Constant(1), code_factor);
+    Mask bad = NotFinite(code_factor, scale);
+    Vec error = zero;
+    for (size_t i = 0; i < sub.size; ++i) {
+      const Vec x = ValueAt(sub, i, lane);
+      error = hn::Add(error, error_of(code_of(code_factor, min, x), scale, min, x));
+    }
+    for (int s = 0; s <= search.num_steps; ++s) {
+      const float wide = search.first + search.step * static_cast<float>(s) + search.top;
+      const Vec factor = hn::Div(Constant(wide), hn::Sub(max, min));
+      bad = hn::Or(bad, hn::Not(hn::IsFinite(factor)));
+      Vec sum_l = zero;
+      Vec sum_l2 = zero;
+      Vec sum_xl = zero;
+      for (size_t i = 0; i < sub.size; ++i) {
+        const Vec x = ValueAt(sub, i, lane);
+        const Vec code = code_of(factor, min, x);
+        const Vec wl = hn::Mul(weight_of(x), code);
+        sum_l = hn::Add(sum_l, wl);
+        sum_l2 = hn::Add(sum_l2, hn::Mul(wl, code));
+        sum_xl = hn::Add(sum_xl, hn::Mul(wl, x));
+      }
+      const Vec determinant = hn::Sub(hn::Mul(sum_w, sum_l2), hn::Mul(sum_l, sum_l));
+      Vec new_scale = hn::Div(hn::Sub(hn::Mul(sum_w, sum_xl), hn::Mul(sum_x, sum_l)), determinant);
+      Vec new_min = hn::Div(hn::Sub(hn::Mul(sum_l2, sum_x), hn::Mul(sum_l, sum_xl)), determinant);
+      const Mask above = hn::Gt(new_min, zero);
+      new_scale = hn::IfThenElse(above, hn::Div(sum_xl, sum_l2), new_scale);
+      new_min = hn::IfThenZeroElse(above, new_min);
+      Vec new_error = zero;
+      for (size_t i = 0; i < sub.size; ++i) {
+        const Vec x = ValueAt(sub, i, lane);
+        new_error = hn::Add(new_error, error_of(code_of(factor, min, x), new_scale, new_min, x));
+      }
+      const Mask take = hn::And(hn::Gt(determinant, zero), hn::Lt(new_error, error));
+      code_factor = hn::IfThenElse(take, factor, code_factor);
+      code_min = hn::IfThenElse(take, min, code_min);
+      error = hn::IfThenElse(take, new_error, error);
+      scale = hn::IfThenElse(take, new_scale, scale);
+      min = hn::IfThenElse(take, new_min, min);
+    }
+    bad = hn::Or(bad, NotFinite(scale, min));
+    Refuse(hn::AndNot(constant, bad), lane, found);
+    hn::Store(hn::IfThenZeroElse(constant, scale), df, found.scale + lane);
+    hn::Store(hn::Neg(hn::IfThenElse(constant, constant_min, min)), df, found.min + lane);
+    for (size_t i = 0; i < sub.size; ++i) {
+      const Vec code = code_of(code_factor, code_min, ValueAt(sub, i, lane));
+      hn::Store(hn::IfThenZeroElse(constant, code), df, &found.codes[i][lane]);
+    }
+  }
+}
+
+void SearchIq4OnTarget(const SubBlocks& sub, Found& found) {
+  constexpr int kTries = 7;
+  constexpr auto& kValues = ggml_internal::kIq4Values;
+  const Tag df;
+  found.refused = 0;
+  for (size_t lane = 0; lane < kLanes; lane += hn::Lanes(df)) {
+    const Vec largest = LargestOf(sub, lane);
+    const Mask tiny = hn::Lt(hn::Abs(largest), Constant(kTiny));
+    const auto sums_at = [&](Vec factor) HWY_ATTR {
+      Sums sums{hn::Zero(df), hn::Zero(df)};
+      for (size_t i = 0; i < sub.size; ++i) {
+        const Vec x = ValueAt(sub, i, lane);
+        const Vec scaled = hn::Mul(factor, x);
+        Vec q = Constant(kValues[0]);
+        for (size_t k = 1; k < kValues.size(); ++k) {
+          const float middle = 0.5F * static_cast<float>(kValues[k - 1] + kValues[k]);
+          const float step = static_cast<float>(kValues[k] - kValues[k - 1]);
+          q = hn::Add(q, hn::IfThenElseZero(hn::Ge(scaled, Constant(middle)), Constant(step)));
+        }
+        const Vec wq = hn::Mul(hn::Mul(x, x), q);
+        sums.xq = hn::Add(sums.xq, hn::Mul(wq, x));
+        sums.qq = hn::Add(sums.qq, hn::Mul(wq, q));
+      }
+      return sums;
+    };
+    const Vec d0 = hn::Div(hn::Neg(largest), Constant(kValues[0]));
+    const Sums first = sums_at(hn::Div(Constant(1), d0));
+    Refuse(hn::AndNot(tiny, NotFinite(first.xq, first.qq)), lane, found);
+    Best best = FirstOf(first);
+    for (int t = -kTries; t <= kTries; ++t) {
+      best.Offer(sums_at(hn::Div(Constant(static_cast<float>(t + kValues[0])), largest)));
+    }
+    hn::Store(hn::IfThenZeroElse(tiny, best.scale), df, found.scale + lane);
+  }
+}
+
+void RequantiseOnTarget(const SubBlocks& sub, const float* scales, const float* mins, float low,
+                        float high, Found& found) {
+  const Tag df;
+  for (size_t lane = 0; lane < kLanes; lane += hn::Lanes(df)) {
+    const Vec scale = hn::LoadU(df, scales + lane);
+    const Vec min = hn::LoadU(df, mins + lane);
+    const Mask kept = hn::Eq(scale, hn::Zero(df));
+    for (size_t i = 0; i < sub.size; ++i) {
+      const Vec quotient = hn::Div(hn::Add(ValueAt(sub, i, lane), min), scale);
+      const Vec code = hn::Sub(NearestIn(quotient, low, high), Constant(low));
+      const Vec before = hn::Load(df, &found.codes[i][lane]);
+      hn::Store(hn::IfThenElse(kept, before, code), df, &found.codes[i][lane]);
+    }
+  }
+}
+
+}  // namespace assay::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace assay {
+namespace {
+HWY_EXPORT(SearchSymmetricOnTarget);
+HWY_EXPORT(SearchThreeBitsOnTarget);
+HWY_EXPORT(SearchScaleMinOnTarget);
+HWY_EXPORT(SearchIq4OnTarget);
+HWY_EXPORT(RequantiseOnTarget);
+}  // namespace
+
+namespace ggml_internal {
+
+void SearchSymmetric(const SubBlocks& sub, Found& found) {
+  HWY_DYNAMIC_DISPATCH(SearchSymmetricOnTarget)(sub, found);
+}
+
+void SearchThreeBits(const SubBlocks& sub, Found& found) {
+  HWY_DYNAMIC_DISPATCH(SearchThreeBitsOnTarget)(sub, found);
+}
+
+void SearchScaleMin(const SubBlocks& sub, const ScaleMinSearch& search, Found& found) {
+  HWY_DYNAMIC_DISPATCH(SearchScaleMinOnTarget)(sub, search, found);
+}
+
+void SearchIq4(const SubBlocks& sub, Found& found) {
+  HWY_DYNAMIC_DISPATCH(SearchIq4OnTarget)(sub, found);
+}
+
+void Requantise(const SubBlocks& sub, const float* scales, const float* mins, float low, float high,
+                Found& found) {
+  HWY_DYNAMIC_DISPATCH(RequantiseOnTarget)(sub, scales, mins, low, high, found);
+}
+
+}  // namespace ggml_internal
+}  // namespace assay
+#endif  // HWY_ONCE

@@ -1,0 +1,258 @@
+#include "assay/formats/ggml.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "assay/formats/checkpoint_form.h"
+#include "assay/formats/ggml_iq_grids.h"
+#include "tests/support/bits.h"
+#include "tests/support/errors.h"
+#include "tests/support/every_target.h"
+#include "tests/support/fixture.h"
+
+namespace assay {
+namespace {
+
+using test::Fixture;
+using testing::HasSubstr;
+
+std::string Lower(std::string_view name) {
+  std::string lower(name);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+Fixture BlocksOf(const GgmlType& type) {
+  return Fixture("ggml/blocks/" + Lower(type.name) + ".safetensors");
+}
+
+std::vector<const GgmlType*> BlockTypes() {
+  std::vector<const GgmlType*> types;
+  for (const GgmlType& type : GgmlTypes()) {
+    if (!type.dtype) types.push_back(&type);
+  }
+  return types;
+}
+
+/// `blocks` of shape [rows, bytes of a row].
+EncodedMatrix MatrixOf(const GgmlType& type, const Tensor& blocks) {
+  const int64_t cols = blocks.shape()[1] / type.block_bytes * type.block_values;
+  return {GgmlFormat::Make(type), blocks.shape()[0], cols, DType::kF32, {{"blocks", blocks}}};
+}
+
+class GgmlTypesTest : public testing::TestWithParam<const GgmlType*> {};
+
+TEST_P(GgmlTypesTest, DecodeToTheBitsOfUpstream) {
+  const Fixture vectors = BlocksOf(*GetParam());
+  const Tensor expected = vectors.Get("decode.values");
+  const EncodedMatrix encoded = MatrixOf(*GetParam(), vectors.Get("decode.blocks"));
+  ASSERT_EQ(expected.shape(), (Shape{encoded.rows, GetParam()->block_values}));
+  encoded.format->Validate(encoded, "w");
+  test::OnEveryTargetAndThreadCount([&] {
+    EXPECT_EQ(test::DifferentElements(test::DecodeAll(encoded, DType::kF32), expected.bytes(), 4),
+              0);
+  });
+}
+
+TEST_P(GgmlTypesTest, ARowOfBlocksDecodesAsTheBlocksOneAfterAnother) {
+  const GgmlType& type = *GetParam();
+  const Fixture vectors = BlocksOf(type);
+  const Tensor blocks = vectors.Get("decode.blocks");
+  const Tensor expected = vectors.Get("decode.values");
+  const EncodedMatrix row = MatrixOf(type, blocks.As(DType::kU8, Shape{1, blocks.num_bytes()}));
+  test::OnEveryTarget([&] {
+    EXPECT_EQ(test::DifferentElements(test::DecodeAll(row, DType::kF32), expected.bytes(), 4), 0);
+  });
+  const EncodedMatrix rows = MatrixOf(type, blocks);
+  std::vector<float> last(static_cast<size_t>(2 * rows.cols));
+  rows.format->DecodeRows(rows, rows.rows - 2, 2, last);
+  EXPECT_EQ(test::DifferentElements(std::as_bytes(std::span(last)),
+                                    expected.bytes().last(last.size() * 4), 4),
+            0);
+}
+
+TEST_P(GgmlTypesTest, BytesThatNoEncoderWritesDecodeToSomething) {
+  // Indices never leave their tables, whatever the bytes: the sanitizers watch.
+  const GgmlType& type = *GetParam();
+  Tensor blocks = Tensor::Allocate(DType::kU8, Shape{64, type.block_bytes * 3});
+  uint64_t state = 11;
+  for (std::byte& byte : blocks.mutable_bytes()) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    byte = static_cast<std::byte>(state >> 56);
+  }
+  const EncodedMatrix encoded = MatrixOf(type, blocks);
+  const std::vector<std::byte> once = test::DecodeAll(encoded, DType::kF32);
+  test::OnEveryTargetAndThreadCount([&] {
+    EXPECT_EQ(test::DifferentValues(DType::kF32, test::DecodeAll(encoded, DType::kF32), once), 0);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, GgmlTypesTest, testing::ValuesIn(BlockTypes()),
+                         [](const auto& instance) { return std::string(instance.param->name); });
+
+class GgmlEncoders : public testing::TestWithParam<const GgmlType*> {};
+
+enum Status : uint8_t { kExact = 0, kUnwritten = 3 };  // of the fixtures; all others are refused
+
+TEST_P(GgmlEncoders, GiveTheBytesOfUpstreamAndRefuseWhatHasNone) {
+  const GgmlType& type = *GetParam();
+  const Fixture vectors = BlocksOf(type);
+  const Tensor input = Fixture("ggml/blocks/encode-input.safetensors").Get("input");
+  const Tensor status = vectors.Get("encode.status");
+  const Tensor expected = vectors.Get("encode.blocks");
+  const auto values_bytes = static_cast<size_t>(type.block_values) * 4;
+  const auto block_bytes = static_cast<size_t>(type.block_bytes);
+  const FormatPtr format = GgmlFormat::Make(type);
+  std::vector<std::byte> values;
+  std::vector<std::byte> blocks;
+  int refused = 0;
+  for (size_t b = 0; b < status.bytes().size(); ++b) {
+    const auto from = input.bytes().subspan(b * values_bytes, values_bytes);
+    const auto to = expected.bytes().subspan(b * block_bytes, block_bytes);
+    const auto code = static_cast<uint8_t>(status.bytes()[b]);
+    if (code == kExact || code == kUnwritten) {
+      values.insert(values.end(), from.begin(), from.end());
+      blocks.insert(blocks.end(), to.begin(), to.end());
+      // Sums of zero codes that upstream leaves as they were.
+      if (code == kUnwritten) std::fill(blocks.end() - 32, blocks.end(), std::byte{0});
+    } else {
+      const MatrixView row({DType::kF32, Shape{1, type.block_values}, from}, 1, type.block_values);
+      EXPECT_THAT(test::MessageOf([&] { format->Encode(row, {.tensor_name = "w"}); }),
+                  HasSubstr("w: row 0, column 0: " + format->Name() + " cannot hold these"))
+          << "block " << b;
+      ++refused;
+    }
+  }
+  const auto rows = static_cast<int64_t>(values.size() / values_bytes);
+  ASSERT_EQ(rows + refused, status.num_bytes());
+  const MatrixView matrix({DType::kF32, Shape{rows, type.block_values}, values}, rows,
+                          type.block_values);
+  // As one row too: blocks that share a call of the encoder do not touch each other.
+  const MatrixView row({DType::kF32, Shape{1, rows * type.block_values}, values}, 1,
+                       rows * type.block_values);
+  test::OnEveryTargetAndThreadCount([&] {
+    for (const MatrixView& view : {matrix, row}) {
+      const EncodedMatrix encoded = format->Encode(view, {.tensor_name = "w"});
+      const std::span<const std::byte> bytes = encoded.Get("blocks").bytes();
+      ASSERT_EQ(bytes.size(), blocks.size());
+      int64_t different = 0;
+      for (size_t b = 0; b < blocks.size(); b += block_bytes) {
+        different += !std::equal(&bytes[b], &bytes[b] + block_bytes, &blocks[b]);
+      }
+      EXPECT_EQ(different, 0) << "blocks of " << rows;
+    }
+  });
+}
+
+std::vector<const GgmlType*> EncodedTypes() {
+  std::vector<const GgmlType*> types = BlockTypes();
+  std::erase_if(types, [](const GgmlType* type) { return !GgmlFormat::Make(*type)->CanEncode(); });
+  return types;
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, GgmlEncoders, testing::ValuesIn(EncodedTypes()),
+                         [](const auto& instance) { return std::string(instance.param->name); });
+
+TEST(Ggml, AllButTheSmallestIqTypesEncode) { EXPECT_EQ(EncodedTypes().size(), 20U); }
+
+template <typename Grid>
+void ExpectGrid(const Fixture& grids, const char* name, const Grid& grid) {
+  const Tensor expected = grids.Get(name);
+  ASSERT_EQ(expected.num_bytes(), static_cast<int64_t>(sizeof grid)) << name;
+  EXPECT_EQ(test::DifferentElements(std::as_bytes(std::span(grid)), expected.bytes()), 0) << name;
+}
+
+TEST(Ggml, CodeBooksAreThoseOfUpstream) {
+  const Fixture grids("ggml/blocks/iq-grids.safetensors");
+  ExpectGrid(grids, "iq2xxs_grid", kIq2XxsGrid);
+  ExpectGrid(grids, "iq2xs_grid", kIq2XsGrid);
+  ExpectGrid(grids, "iq2s_grid", kIq2SGrid);
+  ExpectGrid(grids, "iq3xxs_grid", kIq3XxsGrid);
+  ExpectGrid(grids, "iq3s_grid", kIq3SGrid);
+  ExpectGrid(grids, "iq1s_grid", kIq1SGrid);
+}
+
+TEST(Ggml, AWidthThatNoBlockDividesIsRefusedWithTheTypesThatFit) {
+  const FormatPtr format = Format::Parse("ggml-q4_k");
+  EXPECT_EQ(format->WhyNot(3, 512, DType::kBF16), std::nullopt);
+  const std::string reason = format->WhyNot(3, 320, DType::kF32).value_or("");
+  EXPECT_THAT(reason, HasSubstr("320 columns are not a multiple of the block of 256"));
+  EXPECT_THAT(reason, HasSubstr("ggml-q4_0"));
+  EXPECT_THAT(reason, HasSubstr("ggml-nvfp4"));
+  EXPECT_THAT(reason, testing::Not(HasSubstr("ggml-q1_0")));
+  EXPECT_THAT(format->WhyNot(3, 7, DType::kF32).value_or(""), HasSubstr("no type of blocks"));
+  EXPECT_NE(format->WhyNot(3, 256, DType::kI8), std::nullopt);
+}
+
+/// A checkpoint of tensors of blocks, as a container lists them.
+class Blocks final : public CheckpointSource {
+ public:
+  void Add(std::string name, const char* type, Shape shape) {
+    list_.push_back({std::move(name), DType::kU8, std::move(shape), FindGgmlType(type)});
+  }
+  const std::vector<StoredTensor>& Tensors() const override { return list_; }
+  const StoredTensor* Find(std::string_view name) const override {
+    const auto found = std::find_if(list_.begin(), list_.end(),
+                                    [&](const StoredTensor& s) { return s.name == name; });
+    return found == list_.end() ? nullptr : &*found;
+  }
+  Tensor Load(std::string_view name) const override {
+    const StoredTensor& stored = *Find(name);
+    Tensor tensor = Tensor::Allocate(stored.dtype, stored.shape);
+    const std::span<std::byte> bytes = tensor.mutable_bytes();
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i / 1440);
+    return tensor;
+  }
+  const nlohmann::json* Config(std::string_view) const override { return nullptr; }
+  const nlohmann::json* ConfigKey(std::string_view) const override { return nullptr; }
+  std::string Path() const override { return "m.gguf"; }
+
+ private:
+  std::vector<StoredTensor> list_;
+};
+
+TEST(Ggml, TensorsOfBlocksAreRecognised) {
+  Blocks source;
+  source.Add("blk.0.attn_q.weight", "Q4_K", Shape{5, 288});
+  source.Add("blk.0.ffn_up_exps.weight", "Q4_K", Shape{3, 5, 288});
+  source.Add("row", "Q8_0", Shape{68});
+  source.Add("four", "Q8_0", Shape{2, 3, 4, 34});
+  source.Add("none", "Q8_0", Shape{0, 34});
+  Recognition found;
+  kGgmlFamily.recognise(source, found);
+  ASSERT_EQ(found.weights.size(), 5U);
+  const FoundWeight& matrix = found.weights[0];
+  EXPECT_EQ(matrix.format->Name(), "ggml-q4_k");
+  EXPECT_EQ(matrix.rows, 5);
+  EXPECT_EQ(matrix.cols, 512);
+  EXPECT_FALSE(matrix.stacked);
+  const FoundWeight& stack = found.weights[1];
+  EXPECT_TRUE(stack.stacked);
+  EXPECT_EQ(stack.stack, 3);
+  EXPECT_EQ(stack.rows, 5);
+  const EncodedMatrix second = stack.load(1);
+  second.format->Validate(second, "w");
+  EXPECT_EQ(second.planes[0].tensor.bytes()[0], std::byte{1});
+  EXPECT_EQ(found.weights[2].rows, 1);
+  EXPECT_EQ(found.weights[2].cols, 64);
+  EXPECT_EQ(found.weights[2].plain_shape, (Shape{64}));
+  EXPECT_EQ(found.weights[3].rows, 24);
+  EXPECT_EQ(found.weights[3].plain_shape, (Shape{2, 3, 4, 32}));
+  EXPECT_EQ(found.weights[4].rows, 0);
+}
+
+TEST(Ggml, ATensorThatIsNoWholeBlocksIsRefused) {
+  for (const Shape& shape : {Shape{2, 33}, Shape{}, Shape{int64_t{1} << 40, int64_t{17} << 30}}) {
+    Blocks source;
+    source.Add("w", "Q8_0", shape);
+    Recognition found;
+    EXPECT_THAT(test::MessageOf([&] { kGgmlFamily.recognise(source, found); }),
+                HasSubstr("m.gguf: tensor \"w\""));
+  }
+}
+
+}  // namespace
+}  // namespace assay
