@@ -3,19 +3,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 #include <cctype>
 #include <cmath>
+#include <memory>
 
 #include "assay/base/error.h"
 #include "assay/base/parallel.h"
+#include "assay/formats/fp_blocks.h"
 #include "assay/formats/ggml_blocks.h"
 #include "assay/formats/planes.h"
 
 namespace assay {
 namespace {
 
-constexpr int64_t kValuesPerChunk = int64_t{1} << 15;
+constexpr int64_t kValuesPerChunk = int64_t{1} << 13;  // 32 KiB of f32: the first cache
 constexpr std::string_view kPrefix = "ggml-";
 
 int64_t RowsPerChunk(int64_t cols) noexcept {
@@ -46,17 +47,29 @@ std::string TypesFor(int64_t cols) {
 
 void RequireFinite(const Format& format, const EncodeOptions& options, int64_t first_row,
                    std::span<const float> values, int64_t cols) {
-  uint32_t largest = 0;
-  for (const float value : values) {
-    largest = std::max(largest, std::bit_cast<uint32_t>(value) & 0x7FFFFFFFU);
-  }
-  if (largest < 0x7F800000U) return;
+  constexpr uint32_t kInfinity = 0x7F800000;
+  if (AbsMaxBits(values) < kInfinity) return;
   const auto at = std::find_if_not(values.begin(), values.end(),
                                    [](float value) { return std::isfinite(value); });
   const int64_t index = at - values.begin();
   ThrowInput("{}: row {}, column {}: {} cannot hold {}; every value must be finite",
              options.tensor_name, first_row + index / cols, index % cols, format.Name(),
              std::isnan(*at) ? "NaN" : (*at < 0 ? "-infinity" : "infinity"));
+}
+
+/// Rows as f32: where they lie when they are that and aligned, else widened into `scratch`.
+std::span<const float> RowsOf(const MatrixView& matrix, int64_t first, int64_t count,
+                              std::unique_ptr<float[]>& scratch) {
+  const auto num_values = static_cast<size_t>(count * matrix.cols());
+  if (matrix.dtype() == DType::kF32) {
+    const std::byte* bytes = matrix.RowBytes(first, count).data();
+    if (reinterpret_cast<uintptr_t>(bytes) % alignof(float) == 0) {
+      return {reinterpret_cast<const float*>(bytes), num_values};
+    }
+  }
+  scratch = std::make_unique_for_overwrite<float[]>(num_values);
+  matrix.ReadRows(first, count, {scratch.get(), num_values});
+  return {scratch.get(), num_values};
 }
 
 std::string_view ReasonOf(ggml_internal::Refusal refusal) {
@@ -109,14 +122,19 @@ std::vector<PlaneSpec> GgmlFormat::Layout(int64_t rows, int64_t cols, DType /*dt
 EncodedMatrix GgmlFormat::Encode(const MatrixView& matrix, const EncodeOptions& options) const {
   RequireEncodable(*this, matrix, options);
   const int64_t cols = matrix.cols();
-  EncodedMatrix encoded = AllocatePlanes(shared_from_this(), matrix.rows(), cols, DType::kF32);
+  const PlaneSpec plane = Layout(matrix.rows(), cols, DType::kF32)[0];
+  EncodedMatrix encoded{shared_from_this(),
+                        matrix.rows(),
+                        cols,
+                        DType::kF32,
+                        {{plane.name, Tensor::AllocateUninitialized(plane.dtype, plane.shape)}}};
   if (matrix.rows() == 0 || cols == 0) return encoded;
   const int64_t row_bytes = cols / type_.block_values * type_.block_bytes;
   auto* out = reinterpret_cast<uint8_t*>(encoded.planes[0].tensor.mutable_bytes().data());
   const auto encode = ggml_internal::CodecOf(type_).encode;
   ParallelFor(0, matrix.rows(), RowsPerChunk(cols), [&](int64_t first, int64_t last) {
-    std::vector<float> values(static_cast<size_t>((last - first) * cols));
-    matrix.ReadRows(first, last - first, values);
+    std::unique_ptr<float[]> scratch;
+    const std::span<const float> values = RowsOf(matrix, first, last - first, scratch);
     RequireFinite(*this, options, first, values, cols);
     const auto num_blocks = values.size() / static_cast<size_t>(type_.block_values);
     const ggml_internal::Encoded result =
@@ -142,6 +160,15 @@ void GgmlFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, int64_t
         type_, blocks + begin * row_bytes,
         out.subspan(static_cast<size_t>(begin * cols), static_cast<size_t>((end - begin) * cols)));
   });
+}
+
+void GgmlFormat::DecodeRowsTo(const EncodedMatrix& encoded, int64_t first, int64_t count,
+                              DType dtype, std::span<std::byte> out) const {
+  if (dtype != DType::kF32 || reinterpret_cast<uintptr_t>(out.data()) % alignof(float) != 0) {
+    return Format::DecodeRowsTo(encoded, first, count, dtype, out);
+  }
+  RequireRowRange(encoded, first, count, out.size(), sizeof(float));
+  DecodeRows(encoded, first, count, {reinterpret_cast<float*>(out.data()), out.size() / 4});
 }
 
 void GgmlFormat::Validate(const EncodedMatrix& encoded, std::string_view name) const {

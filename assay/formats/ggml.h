@@ -34,6 +34,8 @@ class GgmlFormat final : public Format, public std::enable_shared_from_this<Ggml
   EncodedMatrix Encode(const MatrixView& matrix, const EncodeOptions& options) const override;
   void DecodeRows(const EncodedMatrix& encoded, int64_t first, int64_t count, std::span<float> out,
                   DecodeRounding rounding = DecodeRounding::kCheckpoint) const override;
+  void DecodeRowsTo(const EncodedMatrix& encoded, int64_t first, int64_t count, DType dtype,
+                    std::span<std::byte> out) const override;
   void Validate(const EncodedMatrix& encoded, std::string_view name) const override;
 
  private:

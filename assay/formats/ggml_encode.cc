@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <bit>
 
-// Types whose scale follows from the smallest or largest value of the block.
+// Types whose scale follows from the largest magnitude or from the mean, the 32-value ones of
+// ggml_encode_small.cc aside.
 
 namespace assay::ggml_internal {
 namespace {
-
-constexpr size_t kSmall = 32;
-using SmallCodes = std::array<uint8_t, kSmall>;
 
 /// 1 / d, and 0 of 0.
 float InverseOrZero(float d) noexcept { return d != 0 ? 1.0F / d : 0.0F; }
@@ -21,41 +19,13 @@ int RoundAway(float x) noexcept {
   return static_cast<int>(whole) + (rest >= 0.5F ? 1 : 0) - (rest <= -0.5F ? 1 : 0);
 }
 
+/// As integers, whose largest the compiler finds with vectors.
 float MagnitudeOf(const float* x, size_t count) noexcept {
-  float largest = 0;
-  for (size_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(x[i]));
-  return largest;
-}
-
-/// The value of largest magnitude, the first of equals; +0 when there is none.
-float LargestOf(const float* x, size_t count) noexcept {
-  const float magnitude = MagnitudeOf(x, count);
-  if (magnitude == 0) return 0;
-  return *std::find_if(x, x + count, [=](float value) { return std::abs(value) == magnitude; });
-}
-
-/// The first of the smallest and the first of the largest values.
-std::pair<float, float> RangeOf(const float* x, size_t count) noexcept {
-  float min = x[0];
-  float max = x[0];
-  for (size_t i = 1; i < count; ++i) {
-    if (x[i] < min) min = x[i];
-    if (x[i] > max) max = x[i];
+  int32_t largest = 0;
+  for (size_t i = 0; i < count; ++i) {
+    largest = std::max(largest, std::bit_cast<int32_t>(x[i]) & 0x7FFFFFFF);
   }
-  return {min, max};
-}
-
-void PackNibbles(const SmallCodes& codes, uint8_t* out) {
-  for (size_t j = 0; j < 16; ++j) {
-    out[j] = static_cast<uint8_t>((codes[j] & 15) | (codes[j + 16] & 15) << 4);
-  }
-}
-
-/// The fifth bits of the codes, bit i of code i.
-uint32_t FifthBits(const SmallCodes& codes) {
-  uint32_t bits = 0;
-  for (size_t i = 0; i < kSmall; ++i) bits |= static_cast<uint32_t>(codes[i] >> 4 & 1) << i;
-  return bits;
+  return std::bit_cast<float>(largest);
 }
 
 template <size_t kValues, size_t kBytes, typename Body>
@@ -67,56 +37,35 @@ Encoded EachBlock(const float* values, size_t num_blocks, uint8_t* out, const Bo
   return {num_blocks};
 }
 
-/// Q4_0 and Q5_0: the largest value becomes code 0, that is −kTop.
-template <int kTop>
-Refusal EncodeSigned(const float* x, uint8_t* block, SmallCodes& codes) {
-  const float d = LargestOf(x, kSmall) / static_cast<float>(-kTop);
-  const float inverse = InverseOrZero(d);
-  if (!std::isfinite(inverse)) return Refusal::kUnderflow;
-  if (!PutF16(block, d)) return Refusal::kScale;
-  for (size_t i = 0; i < kSmall; ++i) {
-    const auto code = static_cast<int>(x[i] * inverse + (static_cast<float>(kTop) + 0.5F));
-    codes[i] = static_cast<uint8_t>(std::min(code, 2 * kTop - 1));
-  }
-  return Refusal::kNone;
-}
-
-/// Q4_1 and Q5_1: from the smallest to the largest value.
-template <int kTop>
-Refusal EncodeRange(const float* x, uint8_t* block, SmallCodes& codes) {
-  const auto [min, max] = RangeOf(x, kSmall);
-  const float d = (max - min) / static_cast<float>(kTop);
-  const float inverse = InverseOrZero(d);
-  if (!std::isfinite(inverse)) return Refusal::kUnderflow;
-  if (!PutF16(block, d) || !PutF16(block + 2, min)) return Refusal::kScale;
-  for (size_t i = 0; i < kSmall; ++i) {
-    const auto code = static_cast<int>((x[i] - min) * inverse + 0.5F);
-    codes[i] = static_cast<uint8_t>(std::min(code, kTop));
-  }
-  return Refusal::kNone;
-}
-
-/// Q8_0 and Q8_1: the unrounded scale, or nothing when the block is refused.
-Refusal EncodeEightBits(const float* x, float& d, int8_t* codes) {
-  d = MagnitudeOf(x, kSmall) / 127.0F;
-  const float inverse = InverseOrZero(d);
-  if (!std::isfinite(inverse)) return Refusal::kUnderflow;
-  for (size_t i = 0; i < kSmall; ++i) codes[i] = static_cast<int8_t>(RoundAway(x[i] * inverse));
-  return Refusal::kNone;
-}
-
-/// The first of the fp4 codes nearest to x in steps of half the scale.
-uint8_t NearestE2M1(float x, float half_scale) {
-  uint8_t best = 0;
-  float least = std::abs(static_cast<float>(kTwiceE2M1[0]) * half_scale - x);
-  for (size_t code = 1; code < kTwiceE2M1.size(); ++code) {
-    const float error = std::abs(static_cast<float>(kTwiceE2M1[code]) * half_scale - x);
-    if (error < least) {
-      least = error;
-      best = static_cast<uint8_t>(code);
+/// Nearest fp4 codes of `kCount` values in steps of half the scale; of two equally near ones the
+/// smaller magnitude, of two zeros +0.
+template <size_t kCount>
+void NearestE2M1(const float* x, float magnitude, float half_scale, uint8_t* codes) {
+  std::fill_n(codes, kCount, uint8_t{0});
+  if (half_scale == 0) return;
+  constexpr float kFar = 0x1p16F;
+  if (magnitude > kFar * half_scale) {
+    // Beside such values the differences round to the same number: the first of them is taken.
+    for (size_t i = 0; i < kCount; ++i) {
+      float least = std::abs(x[i]);
+      for (uint8_t code = 1; code < kTwiceE2M1.size(); ++code) {
+        const float error = std::abs(static_cast<float>(kTwiceE2M1[code]) * half_scale - x[i]);
+        if (error < least) codes[i] = code;
+        least = std::min(least, error);
+      }
     }
+    return;
   }
-  return best;
+  std::array<int, kCount> magnitudes{};
+  for (size_t code = 0; code < 7; ++code) {
+    const float middle =
+        0.5F * static_cast<float>(kTwiceE2M1[code] + kTwiceE2M1[code + 1]) * half_scale;
+    for (size_t i = 0; i < kCount; ++i) magnitudes[i] += std::abs(x[i]) > middle ? 1 : 0;
+  }
+  for (size_t i = 0; i < kCount; ++i) {
+    const int sign = x[i] < 0 && magnitudes[i] != 0 ? 8 : 0;
+    codes[i] = static_cast<uint8_t>(magnitudes[i] | sign);
+  }
 }
 
 /// ⌊log2 x⌋ of the f32 nearest to log2 x: a value a few ulps below 2^k already gives k.
@@ -155,78 +104,17 @@ Refusal EncodeTrits(const float* x, uint8_t* scale, std::array<uint8_t, 256>& tr
 
 }  // namespace
 
-Encoded EncodeQ4_0(const float* values, size_t num_blocks, uint8_t* out) {
-  return EachBlock<32, 18>(values, num_blocks, out, [](const float* x, uint8_t* block) {
-    SmallCodes codes;
-    const Refusal refusal = EncodeSigned<8>(x, block, codes);
-    if (refusal == Refusal::kNone) PackNibbles(codes, block + 2);
-    return refusal;
-  });
-}
-
-Encoded EncodeQ4_1(const float* values, size_t num_blocks, uint8_t* out) {
-  return EachBlock<32, 20>(values, num_blocks, out, [](const float* x, uint8_t* block) {
-    SmallCodes codes;
-    const Refusal refusal = EncodeRange<15>(x, block, codes);
-    if (refusal == Refusal::kNone) PackNibbles(codes, block + 4);
-    return refusal;
-  });
-}
-
-Encoded EncodeQ5_0(const float* values, size_t num_blocks, uint8_t* out) {
-  return EachBlock<32, 22>(values, num_blocks, out, [](const float* x, uint8_t* block) {
-    SmallCodes codes;
-    const Refusal refusal = EncodeSigned<16>(x, block, codes);
-    if (refusal != Refusal::kNone) return refusal;
-    PutU32(block + 2, FifthBits(codes));
-    PackNibbles(codes, block + 6);
-    return refusal;
-  });
-}
-
-Encoded EncodeQ5_1(const float* values, size_t num_blocks, uint8_t* out) {
-  return EachBlock<32, 24>(values, num_blocks, out, [](const float* x, uint8_t* block) {
-    SmallCodes codes;
-    const Refusal refusal = EncodeRange<31>(x, block, codes);
-    if (refusal != Refusal::kNone) return refusal;
-    PutU32(block + 4, FifthBits(codes));
-    PackNibbles(codes, block + 8);
-    return refusal;
-  });
-}
-
-Encoded EncodeQ8_0(const float* values, size_t num_blocks, uint8_t* out) {
-  return EachBlock<32, 34>(values, num_blocks, out, [](const float* x, uint8_t* block) {
-    float d = 0;
-    const Refusal refusal = EncodeEightBits(x, d, reinterpret_cast<int8_t*>(block + 2));
-    if (refusal != Refusal::kNone) return refusal;
-    return PutF16(block, d) ? Refusal::kNone : Refusal::kScale;
-  });
-}
-
-Encoded EncodeQ8_1(const float* values, size_t num_blocks, uint8_t* out) {
-  return EachBlock<32, 36>(values, num_blocks, out, [](const float* x, uint8_t* block) {
-    float d = 0;
-    auto* codes = reinterpret_cast<int8_t*>(block + 4);
-    const Refusal refusal = EncodeEightBits(x, d, codes);
-    if (refusal != Refusal::kNone) return refusal;
-    int sum = 0;
-    for (size_t i = 0; i < kSmall; ++i) sum += codes[i];
-    const bool finite = PutF16(block, d) && PutF16(block + 2, static_cast<float>(sum) * d);
-    return finite ? Refusal::kNone : Refusal::kScale;
-  });
-}
-
 Encoded EncodeMXFP4(const float* values, size_t num_blocks, uint8_t* out) {
   return EachBlock<32, 17>(values, num_blocks, out, [](const float* x, uint8_t* block) {
-    const float magnitude = MagnitudeOf(x, kSmall);
+    const float magnitude = MagnitudeOf(x, 32);
     constexpr float kSmallest = 0x1p-125F;
     if (magnitude > 0 && magnitude < kSmallest) return Refusal::kUnderflow;
     block[0] = magnitude > 0 ? static_cast<uint8_t>(FloorOfLog2(magnitude) + 125) : uint8_t{0};
-    const float half_scale = HalfE8M0(block[0]);
-    SmallCodes codes;
-    for (size_t i = 0; i < kSmall; ++i) codes[i] = NearestE2M1(x[i], half_scale);
-    PackNibbles(codes, block + 1);
+    std::array<uint8_t, 32> codes;
+    NearestE2M1<32>(x, magnitude, HalfE8M0(block[0]), codes.data());
+    for (size_t j = 0; j < 16; ++j) {
+      block[1 + j] = static_cast<uint8_t>(codes[j] | codes[j + 16] << 4);
+    }
     return Refusal::kNone;
   });
 }
@@ -235,11 +123,12 @@ Encoded EncodeNVFP4(const float* values, size_t num_blocks, uint8_t* out) {
   return EachBlock<64, 36>(values, num_blocks, out, [](const float* x, uint8_t* block) {
     for (size_t s = 0; s < 4; ++s) {
       const float* run = x + kGroup * s;
-      block[s] = EncodeUE4M3(MagnitudeOf(run, kGroup) / 6.0F);
-      const float half_scale = HalfUE4M3(block[s]);
+      const float magnitude = MagnitudeOf(run, kGroup);
+      block[s] = EncodeUE4M3(magnitude / 6.0F);
+      std::array<uint8_t, kGroup> codes;
+      NearestE2M1<kGroup>(run, magnitude, HalfUE4M3(block[s]), codes.data());
       for (size_t j = 0; j < 8; ++j) {
-        block[4 + 8 * s + j] = static_cast<uint8_t>(NearestE2M1(run[j], half_scale) |
-                                                    NearestE2M1(run[j + 8], half_scale) << 4);
+        block[4 + 8 * s + j] = static_cast<uint8_t>(codes[j] | codes[j + 8] << 4);
       }
     }
     return Refusal::kNone;

@@ -20,18 +20,18 @@ constexpr float kTiny = 1e-15F;
 void Transpose(const float* values, size_t num_values, size_t size, SubBlocks& sub) {
   sub.size = size;
   const size_t used = num_values / size;
-  for (size_t lane = 0; lane < kLanes; ++lane) {
-    for (size_t i = 0; i < size; ++i) {
-      sub.x[i][lane] = lane < used ? values[lane * size + i] : 0.0F;
-    }
+  if (used < kLanes) std::fill_n(&sub.x[0][0], size * kLanes, 0.0F);
+  for (size_t lane = 0; lane < used; ++lane, values += size) {
+    for (size_t i = 0; i < size; ++i) sub.x[i][lane] = values[i];
   }
 }
 
 /// Codes of a block whose first sub-block has lane `first`, in the order of its values.
 std::array<uint8_t, kBlock> CodesOf(const SubBlocks& sub, const Found& found, size_t first) {
   std::array<uint8_t, kBlock> codes;
-  for (size_t k = 0; k < kBlock; ++k) {
-    codes[k] = static_cast<uint8_t>(found.codes[k % sub.size][first + k / sub.size]);
+  uint8_t* out = codes.data();
+  for (size_t lane = first; lane < first + kBlock / sub.size; ++lane) {
+    for (size_t i = 0; i < sub.size; ++i) *out++ = static_cast<uint8_t>(found.codes[i][lane]);
   }
   return codes;
 }

@@ -15,6 +15,7 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using ggml_internal::Found;
 using ggml_internal::kLanes;
+using ggml_internal::kMaxSubBlock;
 using ggml_internal::ScaleMinSearch;
 using ggml_internal::SubBlocks;
 
@@ -194,25 +195,35 @@ void SearchScaleMinOnTarget(const SubBlocks& sub, const ScaleMinSearch& search, 
       }
       mean_root = hn::Sqrt(hn::Div(mean_root, Constant(static_cast<float>(sub.size))));
     }
-    // With `absolute` this adds +0 to a magnitude.
-    const auto weight_of = [&](Vec x) HWY_ATTR { return hn::Add(mean_root, hn::Abs(x)); };
-    const auto error_of = [&](Vec code, Vec scale, Vec min, Vec x) HWY_ATTR {
-      const Vec difference = hn::Sub(hn::Add(hn::Mul(scale, code), min), x);
-      return hn::Mul(weight_of(x),
-                     search.absolute ? hn::Abs(difference) : hn::Mul(difference, difference));
-    };
+    alignas(64) float weights[kMaxSubBlock][kLanes];
+    alignas(64) float codes[kMaxSubBlock][kLanes];
+    for (size_t i = 0; i < sub.size; ++i) {
+      // With `absolute` this adds +0 to a magnitude.
+      hn::Store(hn::Add(mean_root, hn::Abs(ValueAt(sub, i, lane))), df, weights[i]);
+    }
     const auto code_of = [&](Vec factor, Vec min, Vec x) HWY_ATTR {
       return NearestIn(hn::Mul(factor, hn::Sub(x, min)), 0, search.top);
     };
+    // Of the codes that are in `codes`.
+    const auto error_of = [&](Vec scale, Vec min) HWY_ATTR {
+      Vec error = zero;
+      for (size_t i = 0; i < sub.size; ++i) {
+        const Vec fit = hn::Add(hn::Mul(scale, hn::Load(df, codes[i])), min);
+        const Vec difference = hn::Sub(fit, ValueAt(sub, i, lane));
+        const Vec loss = search.absolute ? hn::Abs(difference) : hn::Mul(difference, difference);
+        error = hn::Add(error, hn::Mul(hn::Load(df, weights[i]), loss));
+      }
+      return error;
+    };
     Vec min = ValueAt(sub, 0, lane);
     Vec max = min;
-    Vec sum_w = weight_of(min);
+    Vec sum_w = hn::Load(df, weights[0]);
     Vec sum_x = hn::Mul(sum_w, min);
     for (size_t i = 1; i < sub.size; ++i) {
       const Vec x = ValueAt(sub, i, lane);
       min = hn::IfThenElse(hn::Lt(x, min), x, min);
       max = hn::IfThenElse(hn::Gt(x, max), x, max);
-      const Vec w = weight_of(x);
+      const Vec w = hn::Load(df, weights[i]);
       sum_w = hn::Add(sum_w, w);
       sum_x = hn::Add(sum_x, hn::Mul(w, x));
     }
@@ -223,11 +234,10 @@ void SearchScaleMinOnTarget(const SubBlocks& sub, const ScaleMinSearch& search, 
     Vec code_min = min;
     Vec scale = hn::Div(Constant(1), code_factor);
     Mask bad = NotFinite(code_factor, scale);
-    Vec error = zero;
     for (size_t i = 0; i < sub.size; ++i) {
-      const Vec x = ValueAt(sub, i, lane);
-      error = hn::Add(error, error_of(code_of(code_factor, min, x), scale, min, x));
+      hn::Store(code_of(code_factor, min, ValueAt(sub, i, lane)), df, codes[i]);
     }
+    Vec error = error_of(scale, min);
     for (int s = 0; s <= search.num_steps; ++s) {
       const float wide = search.first + search.step * static_cast<float>(s) + search.top;
       const Vec factor = hn::Div(Constant(wide), hn::Sub(max, min));
@@ -238,7 +248,8 @@ void SearchScaleMinOnTarget(const SubBlocks& sub, const ScaleMinSearch& search, 
       for (size_t i = 0; i < sub.size; ++i) {
         const Vec x = ValueAt(sub, i, lane);
         const Vec code = code_of(factor, min, x);
-        const Vec wl = hn::Mul(weight_of(x), code);
+        hn::Store(code, df, codes[i]);
+        const Vec wl = hn::Mul(hn::Load(df, weights[i]), code);
         sum_l = hn::Add(sum_l, wl);
         sum_l2 = hn::Add(sum_l2, hn::Mul(wl, code));
         sum_xl = hn::Add(sum_xl, hn::Mul(wl, x));
@@ -249,11 +260,7 @@ void SearchScaleMinOnTarget(const SubBlocks& sub, const ScaleMinSearch& search, 
       const Mask above = hn::Gt(new_min, zero);
       new_scale = hn::IfThenElse(above, hn::Div(sum_xl, sum_l2), new_scale);
       new_min = hn::IfThenZeroElse(above, new_min);
-      Vec new_error = zero;
-      for (size_t i = 0; i < sub.size; ++i) {
-        const Vec x = ValueAt(sub, i, lane);
-        new_error = hn::Add(new_error, error_of(code_of(factor, min, x), new_scale, new_min, x));
-      }
+      const Vec new_error = error_of(new_scale, new_min);
       const Mask take = hn::And(hn::Gt(determinant, zero), hn::Lt(new_error, error));
       code_factor = hn::IfThenElse(take, factor, code_factor);
       code_min = hn::IfThenElse(take, min, code_min);

@@ -4,44 +4,24 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cctype>
 
+#include "assay/checkpoint/model.h"
 #include "assay/formats/checkpoint_form.h"
 #include "assay/formats/ggml_iq_grids.h"
 #include "tests/support/bits.h"
 #include "tests/support/errors.h"
 #include "tests/support/every_target.h"
 #include "tests/support/fixture.h"
+#include "tests/support/ggml_checks.h"
 
 namespace assay {
 namespace {
 
+using test::BlocksOf;
+using test::BlockTypes;
 using test::Fixture;
+using test::MatrixOf;
 using testing::HasSubstr;
-
-std::string Lower(std::string_view name) {
-  std::string lower(name);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
-
-Fixture BlocksOf(const GgmlType& type) {
-  return Fixture("ggml/blocks/" + Lower(type.name) + ".safetensors");
-}
-
-std::vector<const GgmlType*> BlockTypes() {
-  std::vector<const GgmlType*> types;
-  for (const GgmlType& type : GgmlTypes()) {
-    if (!type.dtype) types.push_back(&type);
-  }
-  return types;
-}
-
-/// `blocks` of shape [rows, bytes of a row].
-EncodedMatrix MatrixOf(const GgmlType& type, const Tensor& blocks) {
-  const int64_t cols = blocks.shape()[1] / type.block_bytes * type.block_values;
-  return {GgmlFormat::Make(type), blocks.shape()[0], cols, DType::kF32, {{"blocks", blocks}}};
-}
 
 class GgmlTypesTest : public testing::TestWithParam<const GgmlType*> {};
 
@@ -93,71 +73,6 @@ TEST_P(GgmlTypesTest, BytesThatNoEncoderWritesDecodeToSomething) {
 INSTANTIATE_TEST_SUITE_P(Every, GgmlTypesTest, testing::ValuesIn(BlockTypes()),
                          [](const auto& instance) { return std::string(instance.param->name); });
 
-class GgmlEncoders : public testing::TestWithParam<const GgmlType*> {};
-
-enum Status : uint8_t { kExact = 0, kUnwritten = 3 };  // of the fixtures; all others are refused
-
-TEST_P(GgmlEncoders, GiveTheBytesOfUpstreamAndRefuseWhatHasNone) {
-  const GgmlType& type = *GetParam();
-  const Fixture vectors = BlocksOf(type);
-  const Tensor input = Fixture("ggml/blocks/encode-input.safetensors").Get("input");
-  const Tensor status = vectors.Get("encode.status");
-  const Tensor expected = vectors.Get("encode.blocks");
-  const auto values_bytes = static_cast<size_t>(type.block_values) * 4;
-  const auto block_bytes = static_cast<size_t>(type.block_bytes);
-  const FormatPtr format = GgmlFormat::Make(type);
-  std::vector<std::byte> values;
-  std::vector<std::byte> blocks;
-  int refused = 0;
-  for (size_t b = 0; b < status.bytes().size(); ++b) {
-    const auto from = input.bytes().subspan(b * values_bytes, values_bytes);
-    const auto to = expected.bytes().subspan(b * block_bytes, block_bytes);
-    const auto code = static_cast<uint8_t>(status.bytes()[b]);
-    if (code == kExact || code == kUnwritten) {
-      values.insert(values.end(), from.begin(), from.end());
-      blocks.insert(blocks.end(), to.begin(), to.end());
-      // Sums of zero codes that upstream leaves as they were.
-      if (code == kUnwritten) std::fill(blocks.end() - 32, blocks.end(), std::byte{0});
-    } else {
-      const MatrixView row({DType::kF32, Shape{1, type.block_values}, from}, 1, type.block_values);
-      EXPECT_THAT(test::MessageOf([&] { format->Encode(row, {.tensor_name = "w"}); }),
-                  HasSubstr("w: row 0, column 0: " + format->Name() + " cannot hold these"))
-          << "block " << b;
-      ++refused;
-    }
-  }
-  const auto rows = static_cast<int64_t>(values.size() / values_bytes);
-  ASSERT_EQ(rows + refused, status.num_bytes());
-  const MatrixView matrix({DType::kF32, Shape{rows, type.block_values}, values}, rows,
-                          type.block_values);
-  // As one row too: blocks that share a call of the encoder do not touch each other.
-  const MatrixView row({DType::kF32, Shape{1, rows * type.block_values}, values}, 1,
-                       rows * type.block_values);
-  test::OnEveryTargetAndThreadCount([&] {
-    for (const MatrixView& view : {matrix, row}) {
-      const EncodedMatrix encoded = format->Encode(view, {.tensor_name = "w"});
-      const std::span<const std::byte> bytes = encoded.Get("blocks").bytes();
-      ASSERT_EQ(bytes.size(), blocks.size());
-      int64_t different = 0;
-      for (size_t b = 0; b < blocks.size(); b += block_bytes) {
-        different += !std::equal(&bytes[b], &bytes[b] + block_bytes, &blocks[b]);
-      }
-      EXPECT_EQ(different, 0) << "blocks of " << rows;
-    }
-  });
-}
-
-std::vector<const GgmlType*> EncodedTypes() {
-  std::vector<const GgmlType*> types = BlockTypes();
-  std::erase_if(types, [](const GgmlType* type) { return !GgmlFormat::Make(*type)->CanEncode(); });
-  return types;
-}
-
-INSTANTIATE_TEST_SUITE_P(Every, GgmlEncoders, testing::ValuesIn(EncodedTypes()),
-                         [](const auto& instance) { return std::string(instance.param->name); });
-
-TEST(Ggml, AllButTheSmallestIqTypesEncode) { EXPECT_EQ(EncodedTypes().size(), 20U); }
-
 template <typename Grid>
 void ExpectGrid(const Fixture& grids, const char* name, const Grid& grid) {
   const Tensor expected = grids.Get(name);
@@ -185,6 +100,22 @@ TEST(Ggml, AWidthThatNoBlockDividesIsRefusedWithTheTypesThatFit) {
   EXPECT_THAT(reason, testing::Not(HasSubstr("ggml-q1_0")));
   EXPECT_THAT(format->WhyNot(3, 7, DType::kF32).value_or(""), HasSubstr("no type of blocks"));
   EXPECT_NE(format->WhyNot(3, 256, DType::kI8), std::nullopt);
+}
+
+TEST(Ggml, WeightsOfAGgufFileDecodeToTheBitsOfUpstream) {
+  const Model model = Model::Open(test::TestDataPath("ggml/gguf/good/all-types.gguf"));
+  const Fixture expected("ggml/gguf/good/all-types.f32.safetensors");
+  int weights = 0;
+  for (const std::string& name : expected.Names()) {
+    const Weight* weight = model.FindWeight(name);
+    if (weight == nullptr || weight->plain()) continue;
+    EXPECT_EQ(test::DifferentElements(test::DecodeAll(weight->Encoded(0), DType::kF32),
+                                      expected.Get(name).bytes(), 4),
+              0)
+        << name;
+    ++weights;
+  }
+  EXPECT_EQ(weights, 25);  // all but Q8_1 and Q8_K, which no file holds
 }
 
 /// A checkpoint of tensors of blocks, as a container lists them.

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+/// The loops over values of the types whose blocks hold 32, for sixteen blocks at a time.
+namespace assay::ggml_internal {
+
+inline constexpr size_t kSmallBlock = 32;
+inline constexpr size_t kSmallRun = 16;  ///< blocks
+
+/// Smallest and largest value of each block; zeros of either sign are equal.
+void FindRanges(const float* values, size_t num_blocks, float* low, float* high);
+
+enum class CodeRounding : uint8_t {
+  kTruncate,      ///< toward zero
+  kAwayFromZero,  ///< nearest, ties away from zero
+};
+
+/// How the values of a block become codes: (x − subtract[block]) · factor[block] + add, rounded, at
+/// most `limit`.
+struct CodeRule {
+  CodeRounding rounding = CodeRounding::kTruncate;
+  const float* factor = nullptr;
+  const float* subtract = nullptr;
+  float add = 0;
+  int limit = 127;
+};
+
+/// One code a byte. Requires results that fit one.
+void ChooseCodes(const float* values, size_t num_blocks, const CodeRule& rule, int8_t* codes);
+
+}  // namespace assay::ggml_internal
