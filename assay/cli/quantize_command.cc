@@ -75,7 +75,9 @@ int RunDequantize(DequantizeFlags& flags, const CommonOptions& common) {
 
 void AddPaths(CLI::App& app, std::string& input, std::string& output, uint64_t& shard_bytes) {
   app.add_option("PATH", input, "A tensor file, or a model folder")->required();
-  app.add_option("-o,--output", output, "What to write: a file, or a folder; must not exist")
+  app.add_option(
+         "-o,--output", output,
+         "What to write: a file (GGUF when its name ends in .gguf), or a folder; must not exist")
       ->required()
       ->type_name("OUT");
   app.add_option("--shard-size", shard_bytes,

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "assay/report/number.h"
 #include "assay/version.h"
 
@@ -72,6 +74,21 @@ std::string Notes(const InspectReport& report, const TableStyle& style) {
   return fmt::format("\n{}{}", any ? table.Render(style) : "notes\n", about_files);
 }
 
+// "gguf 3 · general.architecture llama · …"
+std::string Headline(const InspectReport& report) {
+  if (report.headline.empty()) return {};
+  std::string text = report.container;
+  for (const auto& [key, value] : report.headline) {
+    std::string_view name = key;
+    constexpr std::string_view kPrefix = "general.";
+    if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+    std::string words(name);
+    std::ranges::replace(words, '_', ' ');
+    text += fmt::format(" · {} {}", words, Printable(value));
+  }
+  return text + "\n";
+}
+
 }  // namespace
 
 Json InspectJson(const InspectReport& report, const std::string& command) {
@@ -80,6 +97,8 @@ Json InspectJson(const InspectReport& report, const std::string& command) {
   json["assay_version"] = kVersion;
   json["command"] = command;
   json["path"] = report.path;
+  json["container"] = report.container;
+  for (const auto& [key, text] : report.headline) json["metadata"][key] = text;
   json["files"] = report.num_files;
   json["file_bytes"] = report.num_file_bytes;
   json["stored_tensors"] = report.num_stored_tensors;
@@ -97,6 +116,7 @@ std::string InspectText(const InspectReport& report, bool list, const TableStyle
   std::string text = fmt::format(
       "{} · {} · {} · {} stored\n\n", Printable(report.path), Plural(report.num_files, "file"),
       HumanBytes(report.num_file_bytes), Plural(report.num_stored_tensors, "tensor"));
+  text.insert(text.size() - 1, Headline(report));
   if (list) text += List(report, style) + "\n";
   Table table({{"kind", Align::kLeft}, {"tensors"}, {"parameters"}, {"stored"}, {"bits/w"}});
   for (const InspectedKind& kind : report.kinds) AddKind(table, kind, Emphasis::kNone);

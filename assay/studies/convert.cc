@@ -8,10 +8,12 @@
 #include "assay/base/error.h"
 #include "assay/base/output_file.h"
 #include "assay/base/text.h"
+#include "assay/checkpoint/gguf_writer.h"
 #include "assay/checkpoint/model.h"
 #include "assay/checkpoint/writer.h"
 #include "assay/measure/timing.h"
 #include "assay/studies/convert_config.h"
+#include "assay/studies/convert_gguf.h"
 #include "assay/studies/convert_plan.h"
 
 namespace assay {
@@ -22,6 +24,12 @@ using Json = nlohmann::json;
 
 constexpr std::string_view kConfigName = "config.json";
 constexpr std::string_view kIndexName = "model.safetensors.index.json";
+
+/// A folder becomes a folder, unless the output is the one file that holds everything.
+bool WritesFolder(const Model& model, std::string_view output) {
+  return !model.Directory().empty() && !IsGgufPath(output);
+}
+
 /// Refuses what must not be overwritten, before any work.
 void RequireFreeOutput(const Model& model, const std::string& output) {
   if (output.empty()) ThrowUsage("output: expected a path");
@@ -33,10 +41,9 @@ void RequireFreeOutput(const Model& model, const std::string& output) {
   std::error_code ignored;
   const fs::file_status status = fs::symlink_status(output, ignored);
   if (status.type() == fs::file_type::not_found) return;
-  const bool is_folder = fs::is_directory(output, ignored);
-  if (!model.Directory().empty() && is_folder && fs::is_empty(output, ignored)) return;
-  ThrowUsage("{}: exists already; expected a new {}", output,
-             model.Directory().empty() ? "file" : "folder");
+  const bool folder = WritesFolder(model, output);
+  if (folder && fs::is_directory(output, ignored) && fs::is_empty(output, ignored)) return;
+  ThrowUsage("{}: exists already; expected a new {}", output, folder ? "folder" : "file");
 }
 
 /// The side of a conversion that writes: tensors into files, configs, other files.
@@ -72,7 +79,7 @@ class Conversion {
   }
 
  private:
-  bool IsFolder() const { return !model_.Directory().empty(); }
+  bool IsFolder() const { return WritesFolder(model_, output_); }
 
   void Tell() const {
     if (sink_) sink_(progress_);
@@ -82,7 +89,7 @@ class Conversion {
   std::map<std::string, std::string> SourceMetadata() const {
     std::map<std::string, std::string> metadata;
     for (const ContainerPtr& file : model_.Files()) {
-      for (const auto& [key, value] : file->Metadata()) {
+      for (const auto& [key, value] : PortableMetadata(*file)) {
         if (TellsOfQuantisation(key)) continue;
         if (key == kConfigName) continue;
         metadata.emplace(key, value);
@@ -116,7 +123,20 @@ class Conversion {
     return plan_.form->SideFiles(*plan_.format, WrittenWeights());
   }
 
+  void OpenGgufWriter() {
+    const std::vector<TensorSpec> tensors = GgufTensors(model_, plan_);
+    const GgufMetadata metadata = GgufMetadataFor(model_, tensors);
+    if (metadata.Find("general.architecture") == nullptr) {
+      report_.notes.push_back(
+          fmt::format("{}: {} names no architecture: programs that run models will not load it",
+                      output_, model_.Path()));
+    }
+    writer_ = std::make_unique<GgufWriter>(output_, tensors, metadata);
+    report_.num_files = 1;
+  }
+
   void OpenWriter() {
+    if (plan_.gguf) return OpenGgufWriter();
     const SafetensorsStyle style{TensorOrder::kReference, style_.data_alignment};
     if (!IsFolder()) {
       std::vector<TensorSpec> tensors;
@@ -151,7 +171,9 @@ class Conversion {
         }
       }
     }
-    writer_ = SafetensorsWriter::ToFolder(output_, std::move(shards), index, style);
+    auto folder = SafetensorsWriter::ToFolder(output_, std::move(shards), index, style);
+    folder_ = folder.get();
+    writer_ = std::move(folder);
   }
 
   std::vector<ShardPlan> PlanFolder() const {
@@ -281,8 +303,8 @@ class Conversion {
           step.format->Encode(MatrixView(plain.view(), stack.rows, stack.cols), options);
       for (size_t i = 0; i < encoded.planes.size(); ++i) {
         const Plane& plane = encoded.planes[i];
-        const std::string name = plan_.form->TensorName(step.tensor.name, plane.name);
-        writer_->Write(name, plane.tensor.bytes(), index * plane.tensor.num_bytes());
+        writer_->Write(step.outputs[i].name, plane.tensor.bytes(),
+                       index * plane.tensor.num_bytes());
       }
       Advance(step.tensor.bytes_before / stack.stack);
     }
@@ -297,7 +319,7 @@ class Conversion {
     if (source != nullptr ? config != *source : !config.empty()) {
       own[std::string(kConfigName)] = config.dump(style_.json_indent) + "\n";
     }
-    for (const auto& [name, content] : own) writer_->AddFile(name, content);
+    for (const auto& [name, content] : own) folder_->AddFile(name, content);
     std::vector<fs::path> paths;
     for (const auto& entry : fs::directory_iterator(model_.Directory())) {
       paths.push_back(entry.path());
@@ -318,7 +340,7 @@ class Conversion {
         }
         continue;
       }
-      writer_->CopyFile(name, path.string());
+      folder_->CopyFile(name, path.string());
       report_.copied_files.push_back(name);
     }
   }
@@ -337,7 +359,8 @@ class Conversion {
   const ProgressSink sink_;
   CheckpointStyle style_;
   const Model* signs_ = nullptr;
-  std::unique_ptr<SafetensorsWriter> writer_;
+  std::unique_ptr<TensorWriter> writer_;
+  SafetensorsWriter* folder_ = nullptr;  ///< the writer, when it writes a folder
   Progress progress_;
   ConvertReport report_;
 };

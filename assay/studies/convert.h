@@ -24,7 +24,7 @@ inline constexpr int64_t kDefaultShardBytes = 5'000'000'000;
 
 struct QuantizeOptions {
   std::string input;   ///< a file or a model folder
-  std::string output;  ///< likewise
+  std::string output;  ///< likewise; a GGUF file when its name ends in .gguf
   /// Exactly one without a pattern; of the others the first that fits counts.
   std::vector<FormatChoice> formats;
   /// Weights to encode; empty: those that the format's upstream looks for.
@@ -62,14 +62,15 @@ struct ConvertReport {
   std::string output;
   std::string format;  ///< the model's format, or the dtype asked for; "" for each weight's own
   std::vector<ConvertedTensor> tensors;  ///< in the order of the files
-  int64_t num_files = 0;                 ///< safetensors files written
+  int64_t num_files = 0;                 ///< files of tensors written
   std::vector<std::string> copied_files;
   std::vector<std::string> notes;
   double seconds = 0;
 };
 
 /// Encodes a model's weights and writes them as the format's upstream would; everything else is
-/// kept. A source that is encoded already is decoded first.
+/// kept. A source that is encoded already is decoded first. GGUF keeps its metadata, but for the
+/// file type and the quantisation version.
 /// Output: whole, or not at all; refused before the work when something stands there, when it is
 ///         the input, and when it cannot be written.
 /// Cost:   one tensor, and its planes, in memory; formats whose sizes depend on the values read

@@ -8,7 +8,10 @@
 #include "assay/base/error.h"
 #include "assay/base/glob.h"
 #include "assay/base/text.h"
+#include "assay/checkpoint/gguf.h"
 #include "assay/formats/catalogue.h"
+#include "assay/formats/ggml_type.h"
+#include "assay/studies/convert_gguf.h"
 
 namespace assay {
 namespace {
@@ -81,10 +84,10 @@ void SetOutputs(ConvertStep& step, std::vector<TensorSpec> outputs) {
   }
 }
 
-void PlanCopy(ConvertStep& step) {
+void PlanCopy(const Model& model, ConvertStep& step) {
   step.action = ConvertStep::Action::kCopy;
   step.tensor.to = step.tensor.from;
-  SetOutputs(step, {{step.tensor.name, step.dtype, step.tensor.shape}});
+  SetOutputs(step, {*model.Find(step.tensor.name)});
 }
 
 void PlanDecode(ConvertStep& step, DType dtype) {
@@ -103,15 +106,19 @@ void PlanPlanes(const Model& model, ConvertStep& step) {
   SetOutputs(step, std::move(outputs));
 }
 
+/// True when the new checkpoint's readers know the planes as they are.
+bool KeepsPlanes(const ConvertPlan& plan, const Weight& weight) {
+  const Format& format = *weight.format();
+  if (plan.gguf) return GgmlTypeOfFormat(format) != nullptr;
+  return plan.form != nullptr && format.Form() == plan.form &&
+         (plan.form->Style().mixes_formats || format.Name() == plan.format->Name());
+}
+
 /// What is left as it is: stored tensors, planes that the new checkpoint's upstream reads too, and
 /// the decoded values of other planes.
-void PlanKept(const Model& model, ConvertStep& step, const CheckpointForm* form,
-              ConvertPlan& plan) {
-  if (step.weight == nullptr) return PlanCopy(step);
-  if (form != nullptr && step.weight->format()->Form() == form &&
-      (form->Style().mixes_formats || step.tensor.from == plan.format->Name())) {
-    return PlanPlanes(model, step);
-  }
+void PlanKept(const Model& model, ConvertStep& step, ConvertPlan& plan) {
+  if (step.weight == nullptr) return PlanCopy(model, step);
+  if (KeepsPlanes(plan, *step.weight)) return PlanPlanes(model, step);
   plan.notes.push_back(
       fmt::format("{}: {}, decoded to {}", step.tensor.name, step.tensor.from, NameOf(step.dtype)));
   PlanDecode(step, step.dtype);
@@ -127,9 +134,22 @@ MatrixView WholeView(const Tensor& tensor, const MatrixStack& stack) {
   return MatrixView(tensor.view(), stack.stack * stack.rows, stack.cols);
 }
 
+/// The tensors that hold the planes.
+std::vector<TensorSpec> OutputsOf(const ConvertStep& step, const Format& format, bool gguf,
+                                  const std::vector<PlaneSpec>& planes) {
+  const Shape& shape = step.tensor.shape;
+  if (gguf) return {StoredGgmlTensor(step.tensor.name, *GgmlTypeOfFormat(format), shape)};
+  std::vector<TensorSpec> outputs;
+  for (const PlaneSpec& plane : planes) {
+    outputs.push_back({format.Form()->TensorName(step.tensor.name, plane.name), plane.dtype,
+                       format.Form()->StoredShape(plane, shape)});
+  }
+  return outputs;
+}
+
 /// Nothing when the step was planned as an encoding; else why not.
 std::optional<std::string> TryPlanEncode(const Model& model, ConvertStep& step,
-                                         const FormatPtr& format) {
+                                         const FormatPtr& format, bool gguf) {
   const Shape& shape = step.tensor.shape;
   if (!IsWeightFloat(step.dtype)) {
     return fmt::format("{}: expected f32, f16 or bf16", NameOf(step.dtype));
@@ -146,17 +166,13 @@ std::optional<std::string> TryPlanEncode(const Model& model, ConvertStep& step,
   } else {
     planes = format->Layout(stack.rows, stack.cols, step.dtype);
   }
-  std::vector<TensorSpec> outputs;
-  for (const PlaneSpec& plane : planes) {
-    outputs.push_back({format->Form()->TensorName(step.tensor.name, plane.name), plane.dtype,
-                       format->Form()->StoredShape(plane, shape)});
-  }
+  SetOutputs(step, OutputsOf(step, *format, gguf, planes));
   step.action = ConvertStep::Action::kEncode;
   step.format = format;
   step.planes = std::move(planes);
-  step.tensor.to = format->Name();
-  step.tensor.encoded = true;
-  SetOutputs(step, std::move(outputs));
+  const bool plain = gguf && step.outputs.front().block_type == nullptr;
+  step.tensor.to = plain ? std::string(NameOf(step.outputs.front().dtype)) : format->Name();
+  step.tensor.encoded = !plain;
   return std::nullopt;
 }
 
@@ -191,10 +207,17 @@ const FormatPtr& ModelFormat(const std::vector<FormatChoice>& choices) {
   return *found;
 }
 
+void RequireEncoders(const std::vector<FormatChoice>& choices) {
+  for (const FormatChoice& choice : choices) {
+    if (!choice.format->CanEncode()) {
+      ThrowUsage("{}: this format is only decoded", choice.format->Name());
+    }
+  }
+}
+
 void RequireOneCheckpoint(const std::vector<FormatChoice>& choices, const Format& model_format) {
   for (const FormatChoice& choice : choices) {
     const Format& format = *choice.format;
-    if (!format.CanEncode()) ThrowUsage("{}: this format is only decoded", format.Name());
     if (format.Form() == nullptr) {
       ThrowUsage("{}: no checkpoint holds this format; those that can be written: {}",
                  format.Name(), FormatsWithFiles());
@@ -243,11 +266,16 @@ Tensor LoadPlainMatrix(const Model& model, const ConvertStep& step, int64_t inde
 
 ConvertPlan PlanQuantize(const Model& model, const QuantizeOptions& options) {
   ConvertPlan plan;
+  plan.gguf = IsGgufPath(options.output);
   plan.format = ModelFormat(options.formats);
-  RequireOneCheckpoint(options.formats, *plan.format);
-  plan.form = plan.format->Form();
-  const std::vector<std::string> patterns =
-      options.tensors.empty() ? plan.form->DefaultPatterns() : options.tensors;
+  RequireEncoders(options.formats);
+  RequireContainer(options.formats, plan.gguf);
+  if (!plan.gguf) RequireOneCheckpoint(options.formats, *plan.format);
+  std::vector<std::string> patterns = options.tensors;
+  if (!plan.gguf) plan.form = plan.format->Form();
+  if (patterns.empty()) {
+    patterns = plan.gguf ? std::vector<std::string>{"*.weight"} : plan.form->DefaultPatterns();
+  }
   plan.steps = SourceSteps(model);
   Progress progress{.num_items = static_cast<int64_t>(plan.steps.size())};
   bool any = false;
@@ -255,13 +283,18 @@ ConvertPlan PlanQuantize(const Model& model, const QuantizeOptions& options) {
     if (options.progress) options.progress(progress);
     step.tensor.selected = GlobMatchAny(patterns, step.tensor.name);
     if (!step.tensor.selected) {
-      PlanKept(model, step, plan.form, plan);
+      PlanKept(model, step, plan);
       continue;
     }
     const FormatPtr& format = FormatFor(options.formats, step.tensor.name, plan.format);
-    if (auto reason = TryPlanEncode(model, step, format)) {
+    std::optional<std::string> reason;
+    if (plan.gguf && options.tensors.empty() && step.tensor.shape.rank() > 1) {
+      reason = WhyKeptInGguf(step.tensor.name);
+    }
+    if (!reason) reason = TryPlanEncode(model, step, format, plan.gguf);
+    if (reason) {
       step.tensor.kept_because = std::move(*reason);
-      PlanKept(model, step, plan.form, plan);
+      PlanKept(model, step, plan);
       continue;
     }
     any = true;
@@ -289,11 +322,12 @@ ConvertPlan PlanQuantize(const Model& model, const QuantizeOptions& options) {
 
 ConvertPlan PlanDequantize(const Model& model, const DequantizeOptions& options) {
   ConvertPlan plan;
+  plan.gguf = IsGgufPath(options.output);
   plan.steps = SourceSteps(model);
   bool any = false;
   for (ConvertStep& step : plan.steps) {
     if (step.weight == nullptr) {
-      PlanCopy(step);
+      PlanCopy(model, step);
       continue;
     }
     any = true;

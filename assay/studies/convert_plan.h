@@ -35,13 +35,14 @@ struct ConvertStep {
 /// Everything that is known before the first byte is written.
 struct ConvertPlan {
   std::vector<ConvertStep> steps;        ///< in the order of the source's files and names
-  const CheckpointForm* form = nullptr;  ///< null: plain output
+  bool gguf = false;                     ///< the output is a GGUF file
+  const CheckpointForm* form = nullptr;  ///< null: plain output, or GGUF, which needs none
   FormatPtr format;                      ///< the model's; null: plain output
   std::vector<std::string> notes;
 };
 
-/// Errors: usage for formats that no file holds, that are only decoded, or that do not stand in one
-/// checkpoint together.
+/// Errors: usage for formats that no file holds, that the output's container does not hold, that
+/// are only decoded, or that do not stand in one checkpoint together.
 ConvertPlan PlanQuantize(const Model& model, const QuantizeOptions& options);
 
 /// Errors: input when nothing is encoded.

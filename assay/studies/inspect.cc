@@ -1,11 +1,16 @@
 #include "assay/studies/inspect.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <map>
 #include <set>
 
+#include "assay/checkpoint/gguf.h"
 #include "assay/checkpoint/model.h"
+#include "assay/formats/ggml_file_type.h"
 
 namespace assay {
 namespace {
@@ -43,6 +48,31 @@ InspectedTensor OfStored(const StoredTensor& stored) {
   return tensor;
 }
 
+constexpr std::string_view kFileTypeKey = "general.file_type";
+constexpr std::array<std::string_view, 5> kHeadlineKeys = {"general.architecture", "general.name",
+                                                           "general.size_label", kFileTypeKey,
+                                                           "general.quantization_version"};
+
+// Only the first part of a split model has it.
+std::vector<std::pair<std::string, std::string>> HeadlineOf(const Container& file) {
+  std::vector<std::pair<std::string, std::string>> headline;
+  const auto* gguf = dynamic_cast<const GgufFile*>(&file);
+  if (gguf == nullptr) return headline;
+  const GgufHeader& header = gguf->header();
+  headline.emplace_back("version", fmt::format("{}", header.version));
+  for (const std::string_view key : kHeadlineKeys) {
+    const GgufValue* value = header.metadata.Find(key);
+    if (value == nullptr) continue;
+    std::string text = value->ToText();
+    if (const auto number = value->AsInteger(); number && key == kFileTypeKey) {
+      const GgmlFileType* file_type = FindGgmlFileType(*number);
+      text += fmt::format(" ({})", file_type != nullptr ? file_type->name : "unknown");
+    }
+    headline.emplace_back(key, std::move(text));
+  }
+  return headline;
+}
+
 }  // namespace
 
 double InspectedKind::BitsPerWeight() const {
@@ -54,6 +84,10 @@ InspectReport InspectModel(const std::string& path) {
   const Model model = Model::Open(path);
   InspectReport report;
   report.path = path;
+  if (!model.Files().empty()) {
+    report.container = model.Files().front()->kind();
+    report.headline = HeadlineOf(*model.Files().front());
+  }
   for (const ContainerPtr& file : model.Files()) {
     ++report.num_files;
     report.num_file_bytes += file->num_file_bytes();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "assay/tensor/dtype.h"
@@ -35,6 +36,9 @@ struct InspectedKind {
 
 struct InspectReport {
   std::string path;
+  std::string container;  ///< Container::kind of the files
+  /// What a GGUF file says of itself: key → text, in the order to be read. Empty for others.
+  std::vector<std::pair<std::string, std::string>> headline;
   int64_t num_files = 0;
   int64_t num_file_bytes = 0;
   int64_t num_stored_tensors = 0;
