@@ -1,9 +1,13 @@
 #include "assay/base/parallel.h"
 
+#include <time.h>
+
+#include <algorithm>
 #include <atomic>
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <vector>
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -27,6 +31,76 @@ std::atomic<int>& Threads() noexcept {
   static std::atomic<int> threads{DefaultThreads()};
   return threads;
 }
+
+double Seconds(clockid_t clock) noexcept {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// The two clocks of the calling thread.
+struct ThreadTime {
+  double wall = Seconds(CLOCK_MONOTONIC);
+  double cpu = Seconds(CLOCK_THREAD_CPUTIME_ID);
+};
+
+std::atomic<WorkerWatch::State*> active_watch{nullptr};
+
+}  // namespace
+
+struct WorkerWatch::State {
+  /// On a cache line of its own: each worker writes one.
+  struct alignas(64) Worker {
+    double lost = 0;
+  };
+
+  ThreadTime begin;
+  std::vector<Worker> workers;
+  ThreadTime in_loops{0, 0};  ///< of the calling thread, loops and the wait at their end
+};
+
+WorkerWatch::WorkerWatch() : state_(std::make_unique<State>()) {
+  state_->workers.resize(static_cast<size_t>(NumThreads()));
+  State* none = nullptr;
+  if (!active_watch.compare_exchange_strong(none, state_.get())) {
+    ThrowInternal("a WorkerWatch exists already");
+  }
+}
+
+WorkerWatch::~WorkerWatch() { active_watch.store(nullptr); }
+
+double WorkerWatch::LostSeconds() const {
+  const ThreadTime now;
+  double most = 0;
+  for (const State::Worker& worker : state_->workers) most = std::max(most, worker.lost);
+  const double wall = now.wall - state_->begin.wall - state_->in_loops.wall;
+  const double cpu = now.cpu - state_->begin.cpu - state_->in_loops.cpu;
+  return most + std::max(0.0, wall - cpu);
+}
+
+namespace {
+
+#ifdef _OPENMP
+/// The loop of ParallelFor, with the clocks of every worker read around its share.
+template <typename Run>
+void WatchedLoop(WorkerWatch::State& watch, int64_t num_chunks, int threads, const Run& run) {
+  const ThreadTime begin;
+#pragma omp parallel num_threads(threads)
+  {
+    const ThreadTime start;
+#pragma omp for schedule(dynamic, 1) nowait
+    for (int64_t chunk = 0; chunk < num_chunks; ++chunk) run(chunk);
+    const ThreadTime end;
+    const auto worker = static_cast<size_t>(omp_get_thread_num());
+    if (worker < watch.workers.size()) {
+      watch.workers[worker].lost += end.wall - begin.wall - (end.cpu - start.cpu);
+    }
+  }
+  const ThreadTime end;
+  watch.in_loops.wall += end.wall - begin.wall;
+  watch.in_loops.cpu += end.cpu - begin.cpu;
+}
+#endif
 
 }  // namespace
 
@@ -62,6 +136,13 @@ void ParallelFor(int64_t begin, int64_t end, int64_t grain,
     for (int64_t chunk = 0; chunk < num_chunks; ++chunk) run(chunk);
   } else {
 #ifdef _OPENMP
+    WorkerWatch::State* const watch = active_watch.load(std::memory_order_acquire);
+    // A loop inside a loop runs on its worker alone, whose clocks the outer one reads.
+    if (watch != nullptr && omp_in_parallel() == 0) {
+      WatchedLoop(*watch, num_chunks, threads, run);
+      if (failure) std::rethrow_exception(failure);
+      return;
+    }
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
 #endif
     for (int64_t chunk = 0; chunk < num_chunks; ++chunk) run(chunk);

@@ -7,9 +7,9 @@ namespace {
 
 // One line a command, in the order of --help.
 constexpr std::array kCommands = {
-    &kInspectCommand, &kFormatsCommand,    &kFidelityCommand, &kParityCommand,
-    &kKvCommand,      &kCompareCommand,    &kQuantizeCommand, &kDequantizeCommand,
-    &kVectorsCommand, &kCompletionCommand, &kManCommand,
+    &kInspectCommand,    &kFormatsCommand, &kFidelityCommand,   &kBenchCommand,
+    &kParityCommand,     &kKvCommand,      &kCompareCommand,    &kQuantizeCommand,
+    &kDequantizeCommand, &kVectorsCommand, &kCompletionCommand, &kManCommand,
 };
 
 }  // namespace

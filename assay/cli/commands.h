@@ -4,6 +4,7 @@
 
 namespace assay::cli {
 
+extern const Command kBenchCommand;
 extern const Command kFidelityCommand;
 extern const Command kFormatsCommand;
 extern const Command kCompareCommand;

@@ -80,6 +80,13 @@ void ReadCaches(Machine& machine) {
   }
 }
 
+// A number at the start of a file; 0 when there is none ("max").
+int64_t NumberIn(const std::string& path) {
+  int64_t value = 0;
+  std::ifstream(path) >> value;
+  return std::max<int64_t>(value, 0);
+}
+
 std::string CompilerName() {
 #if defined(__clang__)
   return "clang " + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__) + "." +
@@ -96,6 +103,31 @@ int64_t Machine::LastCacheBytes() const noexcept {
   int64_t largest = 0;
   for (const CacheLevel& cache : caches) largest = std::max(largest, cache.num_bytes);
   return largest;
+}
+
+int64_t FreeMemoryBytes() {
+  std::ifstream info("/proc/meminfo");
+  int64_t available = 0;
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("MemAvailable:")) {
+      std::istringstream(ValueAfterColon(line)) >> available;
+      available <<= 10;
+    }
+  }
+  // Of a container; files it only caches can go.
+  const std::string group = "/sys/fs/cgroup/";
+  const int64_t limit = NumberIn(group + "memory.max");
+  if (limit > 0) {
+    int64_t cached = 0;
+    std::ifstream stat(group + "memory.stat");
+    std::string key;
+    for (int64_t value = 0; stat >> key >> value;) {
+      if (key == "inactive_file") cached = value;
+    }
+    const int64_t left = std::max<int64_t>(0, limit - NumberIn(group + "memory.current") + cached);
+    available = available == 0 ? left : std::min(available, left);
+  }
+  return available;
 }
 
 Machine DescribeMachine() {

@@ -35,6 +35,10 @@ struct Machine {
   int64_t LastCacheBytes() const noexcept;
 };
 
+/// Bytes that can be allocated now without swapping, within the process's control group; 0 when
+/// the system does not tell.
+int64_t FreeMemoryBytes();
+
 /// Reads what the system tells; nothing is measured. Missing facts are left empty.
 Machine DescribeMachine();
 

@@ -49,6 +49,18 @@ class TimingSamples {
   std::vector<TimingSample> samples_;
 };
 
+/// True when a thread was kept from its CPU for so long that the sample says nothing: over a
+/// twentieth of it, and over a tenth of a millisecond, which waking a thread may take.
+bool WasPreempted(double seconds, double lost_seconds) noexcept;
+
+/// One call of `body`, timed, with every worker's CPU time held against it (WorkerWatch).
+TimingSample TimeOnce(const std::function<void()>& body);
+
+/// The same in CPU time of the calling thread, which leaves out what neighbours took; a sample of
+/// which they took over half counts as preempted all the same, for what they did to the caches.
+/// Requires a body that does all its work on this thread.
+TimingSample TimeOnceInCpuTime(const std::function<void()>& body);
+
 /// Calls `body` `warmups` times untimed, then `repeats` times timed.
 TimingSamples TimeRepeats(int warmups, int repeats, const std::function<void()>& body);
 

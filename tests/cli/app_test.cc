@@ -28,7 +28,8 @@ TEST(Cli, HelpAndVersionGoToStdout) {
 TEST(Cli, EveryCommandsHelpShowsAnExample) {
   const nlohmann::json formats = nlohmann::json::parse(RunCli({"formats", "--json"}).out);
   EXPECT_EQ(formats["schema"], "assay.formats/1");
-  for (const char* command : {"inspect", "formats", "fidelity", "kv", "completion", "man"}) {
+  for (const char* command :
+       {"inspect", "formats", "fidelity", "bench", "kv", "completion", "man"}) {
     const CliResult help = RunCli({command, "--help"});
     EXPECT_EQ(help.exit_code, 0) << command;
     EXPECT_THAT(help.out, HasSubstr(std::string("Example:\n  assay ") + command));
@@ -89,7 +90,8 @@ TEST(Completion, KnowsCommandsOptionsAndFormats) {
 TEST(Man, HasASectionForEveryCommand) {
   const std::string page = RunCli({"man"}).out;
   EXPECT_THAT(page, StartsWith(".TH ASSAY 1"));
-  for (const char* command : {"inspect", "formats", "fidelity", "kv", "completion", "man"}) {
+  for (const char* command :
+       {"inspect", "formats", "fidelity", "bench", "kv", "completion", "man"}) {
     EXPECT_THAT(page, HasSubstr(std::string(".SS ") + command + "\n"));
   }
 }
