@@ -2,7 +2,8 @@
 // load, validate or be refused, and decode; no tensor may be claimed twice.
 //
 // The input is text. A line "config.json {…}" is a side file; any other line is a tensor:
-// name, dtype, dimensions ("a.weight U32 8 16"). Bytes of tensors repeat a pattern of their name.
+// name, dtype, dimensions ("a.weight U32 8 16"); a type of ggml instead of the dtype makes the
+// bytes its blocks ("a.weight Q4_K 8 144"). Bytes of tensors repeat a pattern of their name.
 
 #include <algorithm>
 #include <charconv>
@@ -14,6 +15,7 @@
 
 #include "assay/base/error.h"
 #include "assay/formats/catalogue.h"
+#include "assay/formats/ggml_type.h"
 #include "tests/support/memory_checkpoint.h"
 
 namespace assay {
@@ -31,7 +33,10 @@ std::string_view TakeUntil(std::string_view& text, char end) {
 
 void AddTensor(std::string_view line, test::MemoryCheckpoint& checkpoint) {
   const std::string name(TakeUntil(line, ' '));
-  const auto dtype = ParseDType(TakeUntil(line, ' '));
+  const std::string_view type = TakeUntil(line, ' ');
+  const GgmlType* ggml = FindGgmlType(type);
+  const bool blocks = ggml != nullptr && !ggml->dtype;
+  const auto dtype = blocks ? std::optional(DType::kU8) : ParseDType(type);
   if (name.empty() || !dtype) return;
   std::vector<int64_t> dims;
   while (!line.empty()) {
@@ -50,7 +55,7 @@ void AddTensor(std::string_view line, test::MemoryCheckpoint& checkpoint) {
     byte = static_cast<std::byte>(name[i % name.size()] * (i % 7 == 0 ? 37 : 1));
     ++i;
   }
-  checkpoint.Add(name, std::move(tensor));
+  checkpoint.Add(name, std::move(tensor), blocks ? ggml : nullptr);
 }
 
 test::MemoryCheckpoint Parse(std::string_view text) {

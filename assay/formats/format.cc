@@ -77,8 +77,8 @@ void Format::Validate(const EncodedMatrix& encoded, std::string_view name) const
 void RequireEncodable(const Format& format, const MatrixView& matrix,
                       const EncodeOptions& options) {
   if (!format.CanEncode()) {
-    ThrowUsage("{}: {} is decoded only; no encoder of it is reproducible", options.tensor_name,
-               format.Name());
+    ThrowUsage("{}: {} is decoded only (assay formats {} says why)", options.tensor_name,
+               format.Name(), format.Name());
   }
   if (const auto reason = format.WhyNot(matrix.rows(), matrix.cols(), matrix.dtype())) {
     ThrowUsage("{}: {} cannot hold it: {}", options.tensor_name, format.Name(), *reason);

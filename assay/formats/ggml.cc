@@ -209,8 +209,9 @@ const FormatFamily kGgmlFamily = {
         "32 to 256 values of a row share the scales that stand with their codes in one block of "
         "bytes; the K and IQ types hold small integer scales for their sub-blocks.\n"
         "blocks  U8 [rows, cols / values · bytes of a block], the bytes of a GGUF tensor\n"
-        "Encoding writes the bytes of ggml's quantiser without an importance matrix; "
-        "iq1_*, iq2_*, iq3_* are decoded only. Refuses NaN and infinity, and blocks for which "
+        "Encoding writes the bytes of ggml's quantiser without an importance matrix. iq1_*, iq2_* "
+        "and iq3_* are decoded only: most of them cannot do without one. Refuses NaN and infinity, "
+        "and blocks for which "
         "upstream's arithmetic has no finite result.",
     .parse = ParseGgml,
     .names = GgmlNames,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "assay/formats/ggml_small_blocks.h"
+
 // Types whose scale follows from the largest magnitude or from the mean, the 32-value ones of
 // ggml_encode_small.cc aside.
 
@@ -37,34 +39,17 @@ Encoded EachBlock(const float* values, size_t num_blocks, uint8_t* out, const Bo
   return {num_blocks};
 }
 
-/// Nearest fp4 codes of `kCount` values in steps of half the scale; of two equally near ones the
-/// smaller magnitude, of two zeros +0.
-template <size_t kCount>
-void NearestE2M1(const float* x, float magnitude, float half_scale, uint8_t* codes) {
-  std::fill_n(codes, kCount, uint8_t{0});
-  if (half_scale == 0) return;
-  constexpr float kFar = 0x1p16F;
-  if (magnitude > kFar * half_scale) {
-    // Beside such values the differences round to the same number: the first of them is taken.
-    for (size_t i = 0; i < kCount; ++i) {
-      float least = std::abs(x[i]);
-      for (uint8_t code = 1; code < kTwiceE2M1.size(); ++code) {
-        const float error = std::abs(static_cast<float>(kTwiceE2M1[code]) * half_scale - x[i]);
-        if (error < least) codes[i] = code;
-        least = std::min(least, error);
-      }
+/// NearestE2M1 for any values. Beside values far beyond the largest code the differences round to
+/// the same number, and upstream takes the first code.
+void NearestE2M1OfFar(const float* x, size_t count, float half_scale, uint8_t* codes) {
+  for (size_t i = 0; i < count; ++i) {
+    codes[i] = 0;
+    float least = std::abs(x[i]);
+    for (uint8_t code = 1; code < kTwiceE2M1.size(); ++code) {
+      const float error = std::abs(static_cast<float>(kTwiceE2M1[code]) * half_scale - x[i]);
+      if (error < least) codes[i] = code;
+      least = std::min(least, error);
     }
-    return;
-  }
-  std::array<int, kCount> magnitudes{};
-  for (size_t code = 0; code < 7; ++code) {
-    const float middle =
-        0.5F * static_cast<float>(kTwiceE2M1[code] + kTwiceE2M1[code + 1]) * half_scale;
-    for (size_t i = 0; i < kCount; ++i) magnitudes[i] += std::abs(x[i]) > middle ? 1 : 0;
-  }
-  for (size_t i = 0; i < kCount; ++i) {
-    const int sign = x[i] < 0 && magnitudes[i] != 0 ? 8 : 0;
-    codes[i] = static_cast<uint8_t>(magnitudes[i] | sign);
   }
 }
 
@@ -110,8 +95,9 @@ Encoded EncodeMXFP4(const float* values, size_t num_blocks, uint8_t* out) {
     constexpr float kSmallest = 0x1p-125F;
     if (magnitude > 0 && magnitude < kSmallest) return Refusal::kUnderflow;
     block[0] = magnitude > 0 ? static_cast<uint8_t>(FloorOfLog2(magnitude) + 125) : uint8_t{0};
+    const float half_scale = HalfE8M0(block[0]);
     std::array<uint8_t, 32> codes;
-    NearestE2M1<32>(x, magnitude, HalfE8M0(block[0]), codes.data());
+    NearestE2M1(x, std::array{half_scale, half_scale}, codes.data());
     for (size_t j = 0; j < 16; ++j) {
       block[1 + j] = static_cast<uint8_t>(codes[j] | codes[j + 16] << 4);
     }
@@ -121,14 +107,22 @@ Encoded EncodeMXFP4(const float* values, size_t num_blocks, uint8_t* out) {
 
 Encoded EncodeNVFP4(const float* values, size_t num_blocks, uint8_t* out) {
   return EachBlock<64, 36>(values, num_blocks, out, [](const float* x, uint8_t* block) {
+    constexpr float kFar = 0x1p15F;
+    std::array<float, 4> half_scales;
+    std::array<bool, 4> far{};
     for (size_t s = 0; s < 4; ++s) {
-      const float* run = x + kGroup * s;
-      const float magnitude = MagnitudeOf(run, kGroup);
+      const float magnitude = MagnitudeOf(x + kGroup * s, kGroup);
       block[s] = EncodeUE4M3(magnitude / 6.0F);
-      std::array<uint8_t, kGroup> codes;
-      NearestE2M1<kGroup>(run, magnitude, HalfUE4M3(block[s]), codes.data());
+      half_scales[s] = HalfUE4M3(block[s]);
+      far[s] = half_scales[s] != 0 && magnitude > kFar * half_scales[s];
+    }
+    std::array<uint8_t, 64> codes;
+    NearestE2M1(x, half_scales, codes.data());
+    for (size_t s = 0; s < 4; ++s) {
+      uint8_t* run = &codes[kGroup * s];
+      if (far[s]) NearestE2M1OfFar(x + kGroup * s, kGroup, half_scales[s], run);
       for (size_t j = 0; j < 8; ++j) {
-        block[4 + 8 * s + j] = static_cast<uint8_t>(codes[j] | codes[j + 8] << 4);
+        block[4 + 8 * s + j] = static_cast<uint8_t>(run[j] | run[j + 8] << 4);
       }
     }
     return Refusal::kNone;

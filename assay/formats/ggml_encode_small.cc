@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
+#include "assay/formats/fp_blocks.h"
 #include "assay/formats/ggml_encode.h"
 #include "assay/formats/ggml_small_blocks.h"
 
@@ -31,9 +33,8 @@ size_t Invert(size_t num_blocks, Scales& run) {
   return good;
 }
 
-/// Calls pass(values, num_blocks, run, out) for runs of blocks. `pass` fills run.scale and returns
-/// how to choose codes; write(block, index, run, codes) writes one block and tells whether its
-/// scales are finite.
+/// Encodes runs of blocks: rule(values, num_blocks, run) fills run.scale and tells how to choose
+/// codes, write(block, index, run, codes) writes one block and tells whether its scales are finite.
 template <size_t kBytes, typename Rule, typename Write>
 Encoded EachRun(const float* values, size_t num_blocks, uint8_t* out, const Rule& rule,
                 const Write& write) {
@@ -42,7 +43,6 @@ Encoded EachRun(const float* values, size_t num_blocks, uint8_t* out, const Rule
   for (size_t first = 0; first < num_blocks; first += kSmallRun) {
     const size_t here = std::min(kSmallRun, num_blocks - first);
     const float* x = values + first * kSmallBlock;
-    FindRanges(x, here, run.low.data(), run.high.data());
     CodeRule how = rule(x, here, run);
     const size_t good = Invert(here, run);
     how.factor = run.factor.data();
@@ -68,6 +68,7 @@ float LargestOf(const float* x, float low, float high) {
 /// The largest value becomes code 0, that is −top.
 auto SignedRule(float top) {
   return [top](const float* x, size_t num_blocks, Scales& run) {
+    FindRanges(x, num_blocks, run.low.data(), run.high.data());
     for (size_t b = 0; b < num_blocks; ++b) {
       run.scale[b] = LargestOf(x + b * kSmallBlock, run.low[b], run.high[b]) / -top;
     }
@@ -79,6 +80,7 @@ auto SignedRule(float top) {
 /// From the smallest to the largest value.
 auto RangeRule(float top) {
   return [top](const float* x, size_t num_blocks, Scales& run) {
+    FindRanges(x, num_blocks, run.low.data(), run.high.data());
     for (size_t b = 0; b < num_blocks; ++b) {
       if (run.low[b] == 0) {  // the first zero decides the sign of the minimum
         const float* block = x + b * kSmallBlock;
@@ -90,9 +92,11 @@ auto RangeRule(float top) {
   };
 }
 
-CodeRule EightBitRule(const float* /*x*/, size_t num_blocks, Scales& run) {
+CodeRule EightBitRule(const float* x, size_t num_blocks, Scales& run) {
+  std::array<uint32_t, kSmallRun> magnitudes;
+  BlockAbsMax({x, num_blocks * kSmallBlock}, kSmallBlock, std::span(magnitudes).first(num_blocks));
   for (size_t b = 0; b < num_blocks; ++b) {
-    run.scale[b] = std::max(std::abs(run.low[b]), std::abs(run.high[b])) / 127.0F;
+    run.scale[b] = std::bit_cast<float>(magnitudes[b]) / 127.0F;
   }
   return {CodeRounding::kAwayFromZero, nullptr, kZeros, 0, 127};
 }

@@ -1,5 +1,7 @@
 #include "assay/formats/ggml_small_blocks.h"
 
+#include "assay/formats/ggml_blocks.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "assay/formats/ggml_small_blocks.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -11,6 +13,7 @@ namespace assay::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using ggml_internal::CodeRounding;
 using ggml_internal::CodeRule;
+using ggml_internal::kGroup;
 using ggml_internal::kSmallBlock;
 
 void FindRangesOnTarget(const float* HWY_RESTRICT values, size_t num_blocks,
@@ -62,6 +65,33 @@ void ChooseCodesOnTarget(const float* values, size_t num_blocks, const CodeRule&
   }
 }
 
+void NearestE2M1OnTarget(const float* HWY_RESTRICT values, size_t num_groups,
+                         const float* HWY_RESTRICT half_scales, uint8_t* HWY_RESTRICT codes) {
+  constexpr float kMiddles[] = {0.5F, 1.5F, 2.5F, 3.5F, 5.0F, 7.0F, 10.0F};
+  const hn::CappedTag<float, kGroup> df;
+  const hn::RebindToSigned<decltype(df)> di;
+  const hn::Rebind<uint8_t, decltype(df)> d8;
+  const auto zero = hn::Zero(di);
+  const auto sign_code = hn::Set(di, 8);
+  for (size_t group = 0; group < num_groups; ++group) {
+    const auto half_scale = hn::Set(df, half_scales[group]);
+    const auto none = hn::Eq(half_scale, hn::Zero(df));
+    for (size_t i = group * kGroup; i < (group + 1) * kGroup; i += hn::Lanes(df)) {
+      const auto x = hn::LoadU(df, values + i);
+      const auto magnitude = hn::IfThenZeroElse(none, hn::Abs(x));
+      auto code = zero;
+      for (const float middle : kMiddles) {
+        const auto above = hn::Gt(magnitude, hn::Mul(hn::Set(df, middle), half_scale));
+        code = hn::Sub(code, hn::VecFromMask(di, hn::RebindMask(di, above)));
+      }
+      const auto negative =
+          hn::And(hn::RebindMask(di, hn::Lt(x, hn::Zero(df))), hn::Ne(code, zero));
+      code = hn::Or(code, hn::IfThenElseZero(negative, sign_code));
+      hn::StoreU(hn::DemoteTo(d8, code), d8, codes + i);
+    }
+  }
+}
+
 }  // namespace assay::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -70,6 +100,7 @@ namespace assay {
 namespace {
 HWY_EXPORT(FindRangesOnTarget);
 HWY_EXPORT(ChooseCodesOnTarget);
+HWY_EXPORT(NearestE2M1OnTarget);
 }  // namespace
 
 void ggml_internal::FindRanges(const float* values, size_t num_blocks, float* low, float* high) {
@@ -79,6 +110,12 @@ void ggml_internal::FindRanges(const float* values, size_t num_blocks, float* lo
 void ggml_internal::ChooseCodes(const float* values, size_t num_blocks, const CodeRule& rule,
                                 int8_t* codes) {
   HWY_DYNAMIC_DISPATCH(ChooseCodesOnTarget)(values, num_blocks, rule, codes);
+}
+
+void ggml_internal::NearestE2M1(const float* values, std::span<const float> half_scales,
+                                uint8_t* codes) {
+  HWY_DYNAMIC_DISPATCH(NearestE2M1OnTarget)
+  (values, half_scales.size(), half_scales.data(), codes);
 }
 
 }  // namespace assay

@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
-/// The loops over values of the types whose blocks hold 32, for sixteen blocks at a time.
+/// The loops over values of the types without a search: of those whose blocks hold 32, for sixteen
+/// blocks at a time, and of the fp4 types.
 namespace assay::ggml_internal {
 
 inline constexpr size_t kSmallBlock = 32;
@@ -29,5 +31,10 @@ struct CodeRule {
 
 /// One code a byte. Requires results that fit one.
 void ChooseCodes(const float* values, size_t num_blocks, const CodeRule& rule, int8_t* codes);
+
+/// Nearest fp4 codes of groups of sixteen values, each group in steps of its half scale: of two
+/// equally near codes the smaller magnitude, of two zeros +0; all +0 when the half scale is 0.
+/// Requires |x| < 2^16 half scales, so that no difference to a code rounds.
+void NearestE2M1(const float* values, std::span<const float> half_scales, uint8_t* codes);
 
 }  // namespace assay::ggml_internal

@@ -1,13 +1,17 @@
 #include "tests/support/memory_checkpoint.h"
 
+#include <algorithm>
+
 #include "assay/base/error.h"
 
 namespace assay::test {
 
-void MemoryCheckpoint::Add(const std::string& name, Tensor tensor) {
+void MemoryCheckpoint::Add(const std::string& name, Tensor tensor, const GgmlType* block_type) {
+  std::erase_if(list_, [&](const StoredTensor& stored) { return stored.name == name; });
+  const auto after = std::find_if(list_.begin(), list_.end(),
+                                  [&](const StoredTensor& stored) { return stored.name > name; });
+  list_.insert(after, StoredTensor{name, tensor.dtype(), tensor.shape(), block_type});
   tensors_.insert_or_assign(name, std::move(tensor));
-  list_.clear();
-  for (const auto& [key, value] : tensors_) list_.push_back({key, value.dtype(), value.shape()});
 }
 
 void MemoryCheckpoint::AddConfig(const std::string& file_name, nlohmann::json config) {

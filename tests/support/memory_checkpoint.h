@@ -13,7 +13,8 @@ namespace assay::test {
 /// A checkpoint that is not a file: what a recogniser sees of a directory.
 class MemoryCheckpoint final : public CheckpointSource {
  public:
-  void Add(const std::string& name, Tensor tensor);
+  /// `block_type`: what U8 bytes are blocks of.
+  void Add(const std::string& name, Tensor tensor, const GgmlType* block_type = nullptr);
   /// "config.json", "turboquant_config.json", …
   void AddConfig(const std::string& file_name, nlohmann::json config);
 
