@@ -5,6 +5,7 @@
 #include "assay/formats/ggml_bytes.h"
 #include "assay/formats/ggml_encode.h"
 #include "assay/formats/ggml_search.h"
+#include "assay/formats/ggml_small_blocks.h"
 
 // The K types, and IQ4, whose scales are searched for. What follows a search is the same for all:
 // the scales of a block's sub-blocks are rounded to small integers, and the values are rounded once
@@ -287,13 +288,8 @@ namespace {
 
 /// Nibbles of 32 values in split halves: the nearest entries of x · factor.
 void PackIq4(const float* x, float factor, uint8_t* nibbles) {
-  std::array<uint8_t, 32> codes{};
-  for (size_t k = 1; k < kIq4Values.size(); ++k) {
-    const float middle = 0.5F * static_cast<float>(kIq4Values[k - 1] + kIq4Values[k]);
-    for (size_t i = 0; i < 32; ++i) {
-      codes[i] = static_cast<uint8_t>(codes[i] + (factor * x[i] >= middle ? 1 : 0));
-    }
-  }
+  std::array<uint8_t, 32> codes;
+  NearestIq4(x, factor, codes.data());
   for (size_t j = 0; j < 16; ++j) {
     nibbles[j] = static_cast<uint8_t>(codes[j] | codes[j + 16] << 4);
   }

@@ -295,8 +295,7 @@ void SearchIq4OnTarget(const SubBlocks& sub, Found& found) {
         Vec q = Constant(kValues[0]);
         for (size_t k = 1; k < kValues.size(); ++k) {
           const float middle = 0.5F * static_cast<float>(kValues[k - 1] + kValues[k]);
-          const float step = static_cast<float>(kValues[k] - kValues[k - 1]);
-          q = hn::Add(q, hn::IfThenElseZero(hn::Ge(scaled, Constant(middle)), Constant(step)));
+          q = hn::IfThenElse(hn::Ge(scaled, Constant(middle)), Constant(kValues[k]), q);
         }
         const Vec wq = hn::Mul(hn::Mul(x, x), q);
         sums.xq = hn::Add(sums.xq, hn::Mul(wq, x));

@@ -92,6 +92,24 @@ void NearestE2M1OnTarget(const float* HWY_RESTRICT values, size_t num_groups,
   }
 }
 
+void NearestIq4OnTarget(const float* HWY_RESTRICT values, float factor,
+                        uint8_t* HWY_RESTRICT codes) {
+  constexpr auto& kEntries = ggml_internal::kIq4Values;
+  const hn::CappedTag<float, kGroup> df;
+  const hn::RebindToSigned<decltype(df)> di;
+  const hn::Rebind<uint8_t, decltype(df)> d8;
+  for (size_t i = 0; i < kSmallBlock; i += hn::Lanes(df)) {
+    const auto x = hn::Mul(hn::Set(df, factor), hn::LoadU(df, values + i));
+    auto code = hn::Zero(di);
+    for (size_t k = 1; k < kEntries.size(); ++k) {
+      const float middle = 0.5F * static_cast<float>(kEntries[k - 1] + kEntries[k]);
+      const auto reached = hn::Ge(x, hn::Set(df, middle));
+      code = hn::Sub(code, hn::VecFromMask(di, hn::RebindMask(di, reached)));
+    }
+    hn::StoreU(hn::DemoteTo(d8, code), d8, codes + i);
+  }
+}
+
 }  // namespace assay::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -101,6 +119,7 @@ namespace {
 HWY_EXPORT(FindRangesOnTarget);
 HWY_EXPORT(ChooseCodesOnTarget);
 HWY_EXPORT(NearestE2M1OnTarget);
+HWY_EXPORT(NearestIq4OnTarget);
 }  // namespace
 
 void ggml_internal::FindRanges(const float* values, size_t num_blocks, float* low, float* high) {
@@ -116,6 +135,10 @@ void ggml_internal::NearestE2M1(const float* values, std::span<const float> half
                                 uint8_t* codes) {
   HWY_DYNAMIC_DISPATCH(NearestE2M1OnTarget)
   (values, half_scales.size(), half_scales.data(), codes);
+}
+
+void ggml_internal::NearestIq4(const float* values, float factor, uint8_t* codes) {
+  HWY_DYNAMIC_DISPATCH(NearestIq4OnTarget)(values, factor, codes);
 }
 
 }  // namespace assay

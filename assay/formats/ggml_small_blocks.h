@@ -37,4 +37,8 @@ void ChooseCodes(const float* values, size_t num_blocks, const CodeRule& rule, i
 /// Requires |x| < 2^16 half scales, so that no difference to a code rounds.
 void NearestE2M1(const float* values, std::span<const float> half_scales, uint8_t* codes);
 
+/// Indices of the entries of kIq4Values nearest to values · factor, for 32 values; of two equally
+/// near entries the larger.
+void NearestIq4(const float* values, float factor, uint8_t* codes);
+
 }  // namespace assay::ggml_internal
