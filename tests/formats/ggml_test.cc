@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "assay/checkpoint/model.h"
 #include "assay/formats/checkpoint_form.h"
@@ -54,6 +56,21 @@ TEST_P(GgmlTypesTest, ARowOfBlocksDecodesAsTheBlocksOneAfterAnother) {
             0);
 }
 
+TEST_P(GgmlTypesTest, ScalesThatAreNotFiniteAreTakenAsStored) {
+  const Fixture vectors = BlocksOf(*GetParam());
+  if (!vectors.Has("invalid.blocks")) GTEST_SKIP() << "every scale byte is finite";
+  const EncodedMatrix encoded = MatrixOf(*GetParam(), vectors.Get("invalid.blocks"));
+  std::vector<float> values(static_cast<size_t>(encoded.rows * encoded.cols));
+  encoded.format->DecodeRows(encoded, 0, encoded.rows, values);
+  for (int64_t row = 0; row < encoded.rows; ++row) {
+    const auto block = std::span(values).subspan(static_cast<size_t>(row * encoded.cols),
+                                                 static_cast<size_t>(encoded.cols));
+    EXPECT_FALSE(std::all_of(block.begin(), block.end(), [](float value) {
+      return std::isfinite(value);
+    })) << row;
+  }
+}
+
 TEST_P(GgmlTypesTest, BytesThatNoEncoderWritesDecodeToSomething) {
   // Indices never leave their tables, whatever the bytes: the sanitizers watch.
   const GgmlType& type = *GetParam();
@@ -100,6 +117,29 @@ TEST(Ggml, AWidthThatNoBlockDividesIsRefusedWithTheTypesThatFit) {
   EXPECT_THAT(reason, testing::Not(HasSubstr("ggml-q1_0")));
   EXPECT_THAT(format->WhyNot(3, 7, DType::kF32).value_or(""), HasSubstr("no type of blocks"));
   EXPECT_NE(format->WhyNot(3, 256, DType::kI8), std::nullopt);
+}
+
+TEST(Ggml, BlocksSmallEnoughToCheckByHandDecodeToTheirValues) {
+  const auto manifest = nlohmann::json::parse(test::ReadTestData("ggml/manifest.json"));
+  int checked = 0;
+  for (const nlohmann::json& entry : manifest.at("special_cases")) {
+    if (!entry.contains("block") || !entry.contains("values")) continue;
+    const std::string hex = entry.at("block");
+    const auto expected = entry.at("values").get<std::vector<float>>();
+    const GgmlType& type = *FindGgmlType(entry.at("type").get<std::string>());
+    Tensor block = Tensor::Allocate(DType::kU8, Shape{1, type.block_bytes});
+    ASSERT_EQ(hex.size(), static_cast<size_t>(2 * type.block_bytes));
+    for (size_t i = 0; i < hex.size() / 2; ++i) {
+      block.mutable_bytes()[i] =
+          static_cast<std::byte>(std::stoi(hex.substr(2 * i, 2), nullptr, 16));
+    }
+    EXPECT_EQ(test::DifferentElements(test::DecodeAll(MatrixOf(type, block), DType::kF32),
+                                      std::as_bytes(std::span(expected)), 4),
+              0)
+        << entry.at("id");
+    ++checked;
+  }
+  EXPECT_GE(checked, 3);
 }
 
 TEST(Ggml, WeightsOfAGgufFileDecodeToTheBitsOfUpstream) {
