@@ -48,7 +48,30 @@ Json ComparisonToJson(const ParityReport& report) {
   json["cosine"] = report.stats.cosine ? Json(*report.stats.cosine) : Json(nullptr);
   json["equal_fraction"] = report.stats.equal_fraction;
   json["finite"] = report.stats.finite;
+  const ParityBound& bound = report.bound;
+  json["bound"] = {{"at_max_abs", Number(bound.at_max_abs)},
+                   {"largest_share", Number(bound.largest_share)},
+                   {"largest_share_index", bound.largest_share_index},
+                   {"exceeded", bound.num_exceeded},
+                   {"lhs_mean", Number(bound.lhs_mean)},
+                   {"rhs_mean", Number(bound.rhs_mean)},
+                   {"weights_mean", Number(bound.weights_mean)},
+                   {"output_mean", Number(bound.output_mean)},
+                   {"lhs_formula", bound.lhs_formula},
+                   {"rhs_formula", bound.rhs_formula}};
   return json;
+}
+
+std::string BoundText(const ParityReport& report) {
+  const ParityBound& bound = report.bound;
+  return fmt::format(
+      "bound {} there; largest share of a bound {}; {} of {} outputs outside theirs\n"
+      "  means: lhs {}, rhs {}, weights to bf16 {}, y to bf16 "
+      "{}\n",
+      Significant(bound.at_max_abs, 4), Significant(bound.largest_share, 2), bound.num_exceeded,
+      WithThousands(report.figures.elements), Significant(bound.lhs_mean, 2),
+      Significant(bound.rhs_mean, 2), Significant(bound.weights_mean, 2),
+      Significant(bound.output_mean, 2));
 }
 
 std::string Percent(double ratio) { return Significant(100 * ratio, 3) + " %"; }
@@ -112,11 +135,12 @@ std::string ToText(const ParityReport& report, const TableStyle& style) {
                       kRhsName, report.rhs_implementation);
   text += fmt::format(
       "rmse {}  rms of rhs {}  max abs {} at {}  mean abs {}\n"
-      "max rel {} at {}  mean rel {}  equal {}\n\n",
+      "max rel {} at {}  mean rel {}  equal {}\n",
       Significant(figures.rmse, 4), Significant(figures.rhs_rms, 4),
       Significant(figures.max_abs, 4), figures.max_abs_index, Significant(figures.mean_abs, 4),
       Significant(figures.max_rel, 4), figures.max_rel_index, Significant(figures.mean_rel, 4),
       Percent(report.stats.equal_fraction));
+  text += BoundText(report) + "\n";
   Table table({{"y"}, {"lhs"}, {"rhs"}, {"|d|"}, {"|d| / |rhs|"}});
   for (size_t i = 0; i < std::min(kFirst, report.lhs.size()); ++i) {
     const auto shown = [](float value) { return Significant(static_cast<double>(value), 5); };

@@ -11,6 +11,7 @@
 #include "assay/checkpoint/model.h"
 #include "assay/formats/catalogue.h"
 #include "assay/kernels/dense.h"
+#include "assay/kernels/error_bounds.h"
 #include "assay/measure/timing.h"
 #include "assay/numeric/bulk.h"
 
@@ -126,11 +127,20 @@ ParityReport RunParity(const ParityOptions& options) {
   const std::vector<uint16_t> x_codes = ParityInput(options.seed, encoded.cols);
   const auto x_bytes = std::as_bytes(std::span(x_codes));
   const std::vector<float> x = WidenBF16(x_bytes);
+  std::vector<double> lhs_bounds(static_cast<size_t>(encoded.rows));
+  std::string lhs_formula;
   if (options.strategy == Strategy::kReference) {
     const int64_t num_lanes = LanesFor(report.geometry);
     report.lhs = ReferenceProduct(encoded, x, num_lanes);
     report.lhs_implementation =
         fmt::format("row by row in f32, {} lanes, one rounding per product", num_lanes);
+    // A lane's sum, the tree over lanes, and the decoding of the weights in f32.
+    const Accuracy accuracy{false, static_cast<double>(encoded.cols / num_lanes + 16) * 0x1p-24, 1,
+                            fmt::format("(K/{} + 16) · 2^-24", num_lanes)};
+    ComputeErrorBounds(encoded, DecodeRounding::kNone,
+                       Activations(DType::kBF16, 1, encoded.cols, x_bytes), accuracy, 0,
+                       lhs_bounds);
+    lhs_formula = accuracy.formula;
   } else {
     const std::unique_ptr<Matmul> matmul = MakeMatmul(
         encoded, options.strategy,
@@ -139,6 +149,8 @@ ParityReport RunParity(const ParityOptions& options) {
     matmul->Run(1, x_bytes, y);
     report.lhs = WidenBF16(y);
     report.lhs_implementation = matmul->Implementation();
+    matmul->ErrorBounds(1, x_bytes, lhs_bounds);
+    lhs_formula = matmul->Bound().exact ? "exact" : matmul->Bound().formula;
   }
   report.rhs = DequantProduct(encoded, x_bytes, x, options.progress);
   report.rhs_implementation =
@@ -152,6 +164,12 @@ ParityReport RunParity(const ParityOptions& options) {
   report.x.assign(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, x.size())));
   report.figures = MeasureParity(report.lhs, report.rhs);
   report.stats = MeasureErrors(report.lhs, report.rhs);
+  const std::unique_ptr<Matmul> dense = MakeMatmul(encoded, Strategy::kDequantGemm);
+  std::vector<double> rhs_bounds(lhs_bounds.size());
+  dense->ErrorBounds(1, x_bytes, rhs_bounds);
+  report.bound = MeasureParityBound(encoded, x, {report.lhs, lhs_bounds, lhs_formula},
+                                    {report.rhs, rhs_bounds, dense->Bound().formula},
+                                    report.figures.max_abs_index);
   if (options.max_rmse_over_rhs_rms) {
     report.passed = report.figures.rmse_over_rhs_rms <= *options.max_rmse_over_rhs_rms;
   }

@@ -9,6 +9,7 @@
 #include "assay/formats/format.h"
 #include "assay/kernels/matmul.h"
 #include "assay/measure/error_stats.h"
+#include "assay/studies/parity_bound.h"
 #include "assay/studies/parity_math.h"
 
 namespace assay {
@@ -44,6 +45,7 @@ struct ParityReport {
   std::vector<float> rhs;
   ParityFigures figures;
   ErrorStats stats;
+  ParityBound bound;  ///< derived, not measured
   bool passed = true;
   double seconds = 0;
   std::vector<std::string> notes;

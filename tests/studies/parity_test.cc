@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 
 #include "assay/base/error.h"
 #include "assay/base/parallel.h"
+#include "assay/checkpoint/model.h"
 
 namespace assay {
 namespace {
@@ -43,6 +45,44 @@ TEST(Parity, TheReferenceHasTheSameBitsForEveryThreadCount) {
   const ParityReport three = RunParity(Mlx(Strategy::kReference));
   SetNumThreads(before);
   EXPECT_EQ(one.lhs, three.lhs);
+}
+
+TEST(Parity, EveryOutputIsWithinItsDerivedBound) {
+  for (const Strategy strategy :
+       {Strategy::kReference, Strategy::kFused, Strategy::kFusedA8, Strategy::kDequantGemm}) {
+    for (const uint32_t seed : {1u, 0x5EED1234u}) {
+      ParityOptions options = Mlx(strategy);
+      options.seed = seed;
+      const ParityReport report = RunParity(options);
+      const ParityBound& bound = report.bound;
+      EXPECT_EQ(bound.num_exceeded, 0) << NameOf(strategy);
+      EXPECT_GE(bound.at_max_abs, report.figures.max_abs);
+      EXPECT_LE(bound.largest_share, 1);
+      EXPECT_GE(bound.largest_share_index, 0);
+      EXPECT_GT(bound.output_mean, 0);
+      EXPECT_FALSE(bound.lhs_formula.empty());
+      // The terms are of the size of what they bound, not of something else.
+      EXPECT_LT(bound.lhs_mean + bound.rhs_mean + bound.weights_mean,
+                (strategy == Strategy::kFusedA8 ? 2 : 0.2) * report.figures.rhs_rms);
+    }
+  }
+}
+
+TEST(Parity, ABoundTellsOneWrongOutput) {
+  ParityReport report = RunParity(Mlx(Strategy::kFused));
+  const std::vector<double> bounds(report.lhs.size(), 1e-3);
+  const Model model = Model::Open(Mlx(Strategy::kFused).model);
+  const EncodedMatrix weight = model.FindWeight("model.layers.0.mlp.down_proj.weight")->Encoded(0);
+  const std::vector<float> x(static_cast<size_t>(report.cols), 0.0f);
+  std::vector<float> wrong = report.rhs;
+  wrong[5] += 0.01f + std::fabs(wrong[5]);
+  wrong[9] = std::nanf("");
+  const ParityBound bound =
+      MeasureParityBound(weight, x, {wrong, bounds, ""}, {report.rhs, bounds, ""}, 5);
+  EXPECT_EQ(bound.num_exceeded, 2);
+  EXPECT_EQ(bound.largest_share_index, 9);
+  EXPECT_TRUE(std::isinf(bound.largest_share));
+  EXPECT_LT(bound.at_max_abs, 0.05);
 }
 
 TEST(Parity, AFigureAboveTheGateFails) {
