@@ -36,48 +36,48 @@ bool TakeSuffix(std::string_view& text, std::string_view suffix) {
 }
 
 // An entry of the split's own, which has one type. Errors: input when it is missing or another.
-int64_t Required(const GgufFile& file, std::string_view key, GgufType type) {
-  const GgufValue* value = file.header().metadata.Find(key);
+int64_t Required(const GgufPart& part, std::string_view key, GgufType type) {
+  const GgufValue* value = part.header->metadata.Find(key);
   if (value == nullptr) {
-    ThrowInput("{}: {} is missing: expected a {} in every part", file.path(), key, NameOf(type));
+    ThrowInput("{}: {} is missing: expected a {} in every part", part.path, key, NameOf(type));
   }
   if (value->type() != type) {
-    ThrowInput("{}: {}: expected a {}, found {}", file.path(), key, NameOf(type),
+    ThrowInput("{}: {}: expected a {}, found {}", part.path, key, NameOf(type),
                NameOf(value->type()));
   }
   return value->AsInteger().value_or(0);
 }
 
-void CheckPart(const GgufFile& file, int64_t index, int64_t count) {
-  const int64_t found_count = Required(file, kCountKey, GgufType::kU16);
+void CheckNumbers(const GgufPart& part, int64_t index, int64_t count) {
+  const int64_t found_count = Required(part, kCountKey, GgufType::kU16);
   if (found_count != count) {
-    ThrowInput("{}: {}: expected {}, as the names of the files say, found {}", file.path(),
-               kCountKey, count, found_count);
+    ThrowInput("{}: {}: expected {}, as the names of the files say, found {}", part.path, kCountKey,
+               count, found_count);
   }
-  const int64_t found = Required(file, kNumberKey, GgufType::kU16);
+  const int64_t found = Required(part, kNumberKey, GgufType::kU16);
   if (found != index) {
-    ThrowInput("{}: {}: expected {} in part {} of {} (it counts from 0), found {}", file.path(),
+    ThrowInput("{}: {}: expected {} in part {} of {} (it counts from 0), found {}", part.path,
                kNumberKey, index, index + 1, count, found);
   }
 }
 
 // The parts' tensors as one list.
-void CheckTensors(const std::vector<std::shared_ptr<const GgufFile>>& files) {
+void CheckTensors(std::span<const GgufPart> parts) {
   std::set<std::string_view> names;
-  for (const auto& file : files) {
-    for (const StoredTensor& tensor : file->Tensors()) {
-      if (names.insert(tensor.name).second) continue;
-      ThrowInput("{}: duplicate tensor {}: an earlier part holds it too", file->path(),
-                 Quoted(tensor.name));
+  for (const GgufPart& part : parts) {
+    for (const GgufTensorInfo& info : part.header->tensors) {
+      if (names.insert(info.name).second) continue;
+      ThrowInput("{}: duplicate tensor {}: an earlier part holds it too", part.path,
+                 Quoted(info.name));
     }
   }
   const auto found = static_cast<int64_t>(names.size());
-  for (const auto& file : files) {
-    if (file != files.front() && file->header().metadata.Find(kTensorsKey) == nullptr) continue;
-    const int64_t stated = Required(*file, kTensorsKey, GgufType::kI32);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0 && parts[i].header->metadata.Find(kTensorsKey) == nullptr) continue;
+    const int64_t stated = Required(parts[i], kTensorsKey, GgufType::kI32);
     if (stated == found) continue;
-    ThrowInput("{}: {}: it says {}, but the {} parts hold {} tensors", file->path(), kTensorsKey,
-               stated, files.size(), found);
+    ThrowInput("{}: {}: it says {}, but the {} parts hold {} tensors", parts[i].path, kTensorsKey,
+               stated, parts.size(), found);
   }
 }
 
@@ -96,6 +96,12 @@ std::optional<GgufPartName> GgufPartName::Parse(std::string_view path) {
 
 std::string GgufPartName::PathOf(int64_t part) const {
   return fmt::format("{}-{:05}-of-{:05}{}", prefix, part, count, kExtension);
+}
+
+void CheckGgufParts(std::span<const GgufPart> parts) {
+  const auto count = static_cast<int64_t>(parts.size());
+  for (int64_t i = 0; i < count; ++i) CheckNumbers(parts[static_cast<size_t>(i)], i, count);
+  CheckTensors(parts);
 }
 
 std::vector<std::shared_ptr<const GgufFile>> OpenGgufModel(const std::string& path) {
@@ -122,9 +128,10 @@ std::vector<std::shared_ptr<const GgufFile>> OpenGgufModel(const std::string& pa
                  part, name->count, part_path);
     }
     files.push_back(GgufFile::Open(part_path));
-    CheckPart(*files.back(), part - 1, name->count);
   }
-  CheckTensors(files);
+  std::vector<GgufPart> parts;
+  for (const auto& file : files) parts.push_back({file->path(), &file->header()});
+  CheckGgufParts(parts);
   return files;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,16 @@ struct GgufPartName {
   /// Path of part `number`, in the same folder.
   std::string PathOf(int64_t number) const;
 };
+
+/// One file of a split model, for its rules.
+struct GgufPart {
+  std::string_view path;  ///< for messages
+  const GgufHeader* header = nullptr;
+};
+
+/// The rules that tie the parts of a model, given in order: numbers, counts, tensor names.
+/// Errors: input.
+void CheckGgufParts(std::span<const GgufPart> parts);
 
 /// The files of a model of which `path` is the only file, or any part: in order, the first with the
 /// metadata. A part alone is no model, so all are opened, and the rules that tie them are checked.
