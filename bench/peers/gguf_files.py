@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Holds GGUF files that assay wrote against the gguf package of llama.cpp.
+"""Holds GGUF files that assay wrote against llama.cpp's gguf package and ggml's own reader.
 
     assay quantize   SOURCE.gguf --format ggml-q4_k -o QUANTISED.gguf
     assay dequantize QUANTISED.gguf --dtype f32 -o DECODED.gguf
     gguf_files.py SOURCE.gguf QUANTISED.gguf DECODED.gguf
 
-The package must open all three. QUANTISED must have SOURCE's metadata (order, types, values) but for
+Both readers must open QUANTISED and DECODED, ggml's with the data. QUANTISED must have SOURCE's metadata (order, types, values) but for
 the file type and the quantisation version, and its tensors in the same order and shapes, those that were
 not quantised byte for byte; DECODED must hold the bits that the package decodes from QUANTISED.
 Exit 1 when anything differs or nothing was quantised.
@@ -13,6 +13,9 @@ Exit 1 when anything differs or nothing was quantised.
 Needs: pip install -r requirements.txt
 """
 
+import ctypes
+import importlib.util
+import pathlib
 import sys
 
 import numpy
@@ -20,6 +23,24 @@ from gguf import GGUFReader
 from gguf.quants import dequantize
 
 CHANGES = {"general.file_type", "general.quantization_version"}
+
+
+class InitParams(ctypes.Structure):
+    _fields_ = [("no_alloc", ctypes.c_bool), ("context", ctypes.POINTER(ctypes.c_void_p))]
+
+
+def ggml_reads(path, num_tensors):
+    """True when ggml's C reader takes the file and loads its data."""
+    package = importlib.util.find_spec("libggml")
+    folder = pathlib.Path(package.submodule_search_locations[0])
+    library = ctypes.CDLL(str(next(folder.glob("**/libggml-base.so*"))))
+    library.gguf_init_from_file.restype = ctypes.c_void_p
+    library.gguf_init_from_file.argtypes = [ctypes.c_char_p, InitParams]
+    library.gguf_get_n_tensors.restype = ctypes.c_int64
+    library.gguf_get_n_tensors.argtypes = [ctypes.c_void_p]
+    context = ctypes.c_void_p()
+    file = library.gguf_init_from_file(path.encode(), InitParams(False, ctypes.pointer(context)))
+    return bool(file) and library.gguf_get_n_tensors(file) == num_tensors
 
 
 def metadata(reader):
@@ -43,6 +64,10 @@ def main():
         sys.exit(__doc__)
     source, quantised, decoded = (GGUFReader(path) for path in sys.argv[1:])
     failures = 0
+    for path, reader in zip(sys.argv[2:], (quantised, decoded)):
+        if not ggml_reads(path, len(reader.tensors)):
+            print(f"{path}: ggml does not read it")
+            failures += 1
     if metadata(source) != metadata(quantised):
         print("metadata differs")
         failures += 1

@@ -9,8 +9,10 @@
 
 #include "assay/base/error.h"
 #include "assay/base/text.h"
+#include "assay/checkpoint/gguf_layout.h"
 #include "assay/checkpoint/gguf_split.h"
 #include "assay/checkpoint/model.h"
+#include "assay/formats/ggml_type.h"
 #include "tests/support/errors.h"
 #include "tests/support/fixture.h"
 #include "tests/support/gguf_bytes.h"
@@ -103,6 +105,29 @@ TEST(Gguf, OpensALargeVocabularyInMilliseconds) {
   EXPECT_EQ(tokens->Strings()[249'999], "token249999");
   // Not copied.
   EXPECT_GE(tokens->bytes().data(), AsBytes(bytes.str()).data());
+}
+
+TEST(Gguf, OpensASparseModelOf20GBByItsHead) {
+  const test::TempFolder folder;
+  std::vector<TensorSpec> specs;
+  for (int i = 0; i < 2000; ++i) {
+    specs.push_back(
+        StoredGgmlTensor(fmt::format("blk.{}.weight", i), *FindGgmlType("F16"), Shape{2500, 2000}));
+  }
+  const GgufLayout layout = LayOutGguf(specs, {}, "x.gguf");
+  const std::string path = folder.Write("x.gguf", layout.head);
+  std::filesystem::resize_file(path, static_cast<uintmax_t>(layout.num_file_bytes));
+  const auto begin = std::chrono::steady_clock::now();
+  const Model model = Model::Open(path);
+  EXPECT_EQ(model.Tensors().size(), 2000u);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  EXPECT_LT(seconds.count(), 0.5);
+  const Tensor last = model.Load("blk.1999.weight");
+  EXPECT_EQ(last.shape(), (Shape{2500, 2000}));
+  EXPECT_EQ(last.bytes().back(), std::byte{0});
+  // One byte less, and the last tensor is cut.
+  std::filesystem::resize_file(path, static_cast<uintmax_t>(layout.num_file_bytes) - 1);
+  EXPECT_THAT(MessageOf([&] { Model::Open(path); }), HasSubstr("\"blk.1999.weight\": truncated"));
 }
 
 TEST(Gguf, CountsAreBoundedByWhatFollows) {
