@@ -9,6 +9,12 @@
 //   save FOLDER         the kept planes in upstream's layout          → "ok"
 //   dump FILE           the bytes that decode made                    → "ok"
 //   dump-planes FILE    the bytes of the kept planes, one after another → "ok"
+//   product VARIANT M K N COPIES   prepares x · W^T on so many copies of a synthetic weight
+//                                                                     → "ok ID BYTES
+//                                                                     IMPLEMENTATION"
+//   multiply ID         one call, on the next copy                    → seconds: wall, CPU
+//   read MIB            a plain sum over the next MIB of a buffer ten times as large
+//                                                                     → seconds: wall, CPU
 //   target                                                            → the instruction set that
 //   runs
 
@@ -18,6 +24,8 @@
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -29,6 +37,10 @@
 #include "assay/checkpoint/writer.h"
 #include "assay/formats/checkpoint_form.h"
 #include "assay/formats/format.h"
+#include "assay/kernels/matmul.h"
+#include "assay/measure/read_probe.h"
+#include "assay/studies/bench_shapes.h"
+#include "assay/studies/bench_weights.h"
 
 namespace assay {
 namespace {
@@ -70,6 +82,16 @@ class Peer {
                    static_cast<std::streamsize>(plane.tensor.num_bytes()));
       }
       return "ok";
+    }
+    if (command == "product") return Prepare(first, second, words);
+    if (command == "multiply") {
+      Product& product = products_.at(static_cast<size_t>(std::stoul(first)));
+      Matmul& copy = *product.copies[product.calls++ % product.copies.size()];
+      return Time([&] { product.Run(copy); });
+    }
+    if (command == "read") {
+      if (!probe_) probe_.emplace(std::stoll(first) << 20, 10);
+      return Time([&] { probe_->Read(reads_++); });
     }
     if (command == "target") return ActiveTargetName();
     ThrowUsage("unknown command \"{}\"", command);
@@ -127,6 +149,42 @@ class Peer {
     return "ok";
   }
 
+  struct Product {
+    std::vector<std::unique_ptr<Matmul>> copies;
+    Tensor x;
+    std::vector<float> y;
+    size_t calls = 0;
+
+    void Run(Matmul& copy) {
+      copy.Run(x.shape()[0], x.bytes(), std::as_writable_bytes(std::span(y)));
+    }
+  };
+
+  std::string Prepare(const std::string& spec, const std::string& m, std::istringstream& words) {
+    int64_t k = 0;
+    int64_t n = 0;
+    int64_t copies = 0;
+    words >> k >> n >> copies;
+    if (copies < 1) ThrowUsage("product: expected VARIANT M K N COPIES");
+    const BenchVariant variant = ParseBenchVariant(spec);
+    const Tensor weight = SyntheticBenchWeight(n, k, 42);
+    const EncodedMatrix encoded =
+        variant.format->Encode(MatrixView(weight.view(), n, k), {.tensor_name = "peer"});
+    Product product;
+    product.x = SyntheticBenchInput(std::stoll(m), k, 43);
+    product.y.resize(static_cast<size_t>(product.x.shape()[0] * n));
+    for (int64_t copy = 0; copy < copies; ++copy) {
+      product.copies.push_back(MakeMatmul(CopyOfPlanes(encoded), variant.strategy));
+    }
+    product.Run(*product.copies.front());
+    const std::string implementation = product.copies.front()->Implementation();
+    products_.push_back(std::move(product));
+    return fmt::format("ok {} {} {}", products_.size() - 1, encoded.NumBytes(), implementation);
+  }
+
+  std::vector<Product> products_;
+  std::optional<ReadProbe> probe_;
+  int64_t reads_ = 0;
   std::string name_;
   Tensor tensor_;
   EncodedMatrix encoded_;
