@@ -38,7 +38,7 @@ size_t Invert(size_t num_blocks, Scales& run) {
 template <size_t kBytes, typename Rule, typename Write>
 Encoded EachRun(const float* values, size_t num_blocks, uint8_t* out, const Rule& rule,
                 const Write& write) {
-  Scales run;
+  Scales run{};
   alignas(64) std::array<int8_t, kSmallRun * kSmallBlock> codes;
   for (size_t first = 0; first < num_blocks; first += kSmallRun) {
     const size_t here = std::min(kSmallRun, num_blocks - first);
@@ -57,21 +57,30 @@ Encoded EachRun(const float* values, size_t num_blocks, uint8_t* out, const Rule
   return {num_blocks};
 }
 
-/// The value of largest magnitude, the first of equals; +0 when there is none.
-float LargestOf(const float* x, float low, float high) {
-  if (high > -low) return high;
-  if (high < -low) return low;
-  if (high == 0) return 0;
-  return *std::find_if(x, x + kSmallBlock, [=](float v) { return v == low || v == high; });
+/// The values of largest magnitude, the first of equals; +0 when there is none.
+void LargestOfEach(const float* x, size_t num_blocks, const Scales& run, float* largest) {
+  std::array<bool, kSmallRun> tie;
+  // Without branches: which end is the larger one cannot be foretold.
+  for (size_t b = 0; b < kSmallRun; ++b) {
+    largest[b] = run.high[b] > -run.low[b] ? run.high[b] : run.low[b];
+    tie[b] = run.high[b] == -run.low[b];
+  }
+  for (size_t b = 0; b < num_blocks; ++b) {
+    if (!tie[b]) continue;
+    const float* block = x + b * kSmallBlock;
+    largest[b] =
+        run.high[b] == 0 ? 0.0F : *std::find_if(block, block + kSmallBlock, [&](float value) {
+          return std::abs(value) == run.high[b];
+        });
+  }
 }
 
 /// The largest value becomes code 0, that is −top.
 auto SignedRule(float top) {
   return [top](const float* x, size_t num_blocks, Scales& run) {
     FindRanges(x, num_blocks, run.low.data(), run.high.data());
-    for (size_t b = 0; b < num_blocks; ++b) {
-      run.scale[b] = LargestOf(x + b * kSmallBlock, run.low[b], run.high[b]) / -top;
-    }
+    LargestOfEach(x, num_blocks, run, run.scale.data());
+    for (float& scale : run.scale) scale /= -top;
     return CodeRule{CodeRounding::kTruncate, nullptr, kZeros, top + 0.5F,
                     static_cast<int>(2 * top) - 1};
   };

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -17,6 +19,16 @@ struct SubBlocks {
   alignas(64) float x[kMaxSubBlock][kLanes];
 };
 
+/// Sub-blocks of `size` values from consecutive values; at most sixteen.
+inline void Transpose(const float* values, size_t num_values, size_t size, SubBlocks& sub) {
+  sub.size = size;
+  const size_t used = num_values / size;
+  if (used < kLanes) std::fill_n(&sub.x[0][0], size * kLanes, 0.0F);
+  for (size_t lane = 0; lane < used; ++lane, values += size) {
+    for (size_t i = 0; i < size; ++i) sub.x[i][lane] = values[i];
+  }
+}
+
 struct Found {
   alignas(64) float scale[kLanes];
   alignas(64) float min[kLanes];  ///< what is subtracted; 0 for the symmetric types
@@ -24,6 +36,20 @@ struct Found {
   /// Bit `lane`: upstream's arithmetic overflowed, so that scale and codes mean nothing.
   uint32_t refused = 0;
 };
+
+/// Of `count` lanes from `first`.
+inline bool AnyRefused(const Found& found, size_t first, size_t count) {
+  return ((found.refused >> first) & ((1U << count) - 1)) != 0;
+}
+
+/// The scale of largest magnitude, the first of equals.
+inline float LargestScale(const float* scales, size_t count) {
+  float largest = 0;
+  for (size_t b = 0; b < count; ++b) {
+    if (std::abs(scales[b]) > std::abs(largest)) largest = scales[b];
+  }
+  return largest;
+}
 
 /// Q6_K: codes −32..31 (written plus 32), weights x², nineteen scales tried.
 void SearchSymmetric(const SubBlocks& sub, Found& found);

@@ -3,7 +3,8 @@
 1. Bits: Assay and ggml encode the same N(0, 0.02) values and decode their blocks. Both must agree
    bit for bit.
 2. Time: ggml_quantize_chunk and dequantize_row_* against Assay's encode and decode, one thread each,
-   turn by turn; medians of CPU time and their ratios. GB/s of f32.
+   turn by turn, each twice of which the second counts; medians of CPU time and their ratios.
+   GB/s of f32.
 
     python3 -m venv /tmp/peers && /tmp/peers/bin/pip install -r bench/peers/requirements.txt
     /tmp/peers/bin/python bench/peers/ggml_blocks.py build/dev/bench/assay_peer
@@ -84,9 +85,10 @@ def main():
 
     peer = AssayPeer(arguments.program)
     peer.ask("threads", 1)
-    print(f"{pathlib.Path(library).resolve().name}; assay on {peer.ask('target')}; {rows} x {cols} f32, "
-          f"one thread, {arguments.rounds} rounds in turn, medians of CPU time, GB/s of f32")
-    print(f"{'':<8}{'encode':>9}{'ggml':>9}{'ratio':>8}{'decode':>11}{'ggml':>9}{'ratio':>8}   bytes differ")
+    print(f"{pathlib.Path(library).resolve().name}; assay on {peer.ask('target')}; "
+          f"{rows} x {cols} f32, one thread, {arguments.rounds} rounds in turn, medians of CPU time, GB/s of f32")
+    print(f"{'':<8}{'encode':>9}{'ggml':>9}{'ratio':>8}{'decode':>11}{'ggml':>9}{'ratio':>8}"
+          "   bytes differ")
     wrong = 0
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -99,12 +101,17 @@ def main():
             decode = getattr(ggml, "dequantize_row_" + symbol)
             decode.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
             times = [[], [], [], []]
+            actions = [
+                lambda: peer.cpu_seconds("encode", "ggml-" + name),
+                lambda: cpu_seconds(lambda: ggml.ggml_quantize_chunk(
+                    type_id, source, blocks, 0, rows, cols, None)),
+                lambda: peer.cpu_seconds("decode", "F32"),
+                lambda: cpu_seconds(lambda: decode(blocks, decoded, rows * cols)),
+            ]
             for _ in range(arguments.rounds):
-                times[0].append(peer.cpu_seconds("encode", "ggml-" + name))
-                times[1].append(cpu_seconds(lambda: ggml.ggml_quantize_chunk(
-                    type_id, source, blocks, 0, rows, cols, None)))
-                times[2].append(peer.cpu_seconds("decode", "F32"))
-                times[3].append(cpu_seconds(lambda: decode(blocks, decoded, rows * cols)))
+                for samples, action in zip(times, actions):
+                    action()  # the other program has emptied the caches
+                    samples.append(action())
             peer.ask("dump-planes", folder / "planes")
             peer.ask("dump", folder / "decoded")
             pairs = [((folder / "planes").read_bytes(), blocks.raw),

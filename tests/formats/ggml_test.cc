@@ -58,7 +58,7 @@ TEST_P(GgmlTypesTest, ARowOfBlocksDecodesAsTheBlocksOneAfterAnother) {
 
 TEST_P(GgmlTypesTest, ScalesThatAreNotFiniteAreTakenAsStored) {
   const Fixture vectors = BlocksOf(*GetParam());
-  if (!vectors.Has("invalid.blocks")) GTEST_SKIP() << "every scale byte is finite";
+  if (!vectors.Has("invalid.blocks")) GTEST_SKIP() << "upstream refuses no block of this type";
   const EncodedMatrix encoded = MatrixOf(*GetParam(), vectors.Get("invalid.blocks"));
   std::vector<float> values(static_cast<size_t>(encoded.rows * encoded.cols));
   encoded.format->DecodeRows(encoded, 0, encoded.rows, values);
