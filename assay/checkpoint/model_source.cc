@@ -65,6 +65,7 @@ std::optional<nlohmann::json> ModelSource::ReadConfigFile(const std::string& fil
 
 std::optional<nlohmann::json> ModelSource::ReadMetadata(const std::string& key) const {
   for (const ContainerPtr& file : files_.files) {
+    if (file->kind() == "gguf") continue;  // shows short texts of typed values, and holds no config
     const auto found = file->Metadata().find(key);
     if (found == file->Metadata().end()) continue;
     // Other tools store plain words under such keys ("quantization": "int8"): no config of ours.

@@ -117,14 +117,16 @@ TEST(Gguf, OpensASparseModelOf20GBByItsHead) {
   const GgufLayout layout = LayOutGguf(specs, {}, "x.gguf");
   const std::string path = folder.Write("x.gguf", layout.head);
   std::filesystem::resize_file(path, static_cast<uintmax_t>(layout.num_file_bytes));
-  const auto begin = std::chrono::steady_clock::now();
-  const Model model = Model::Open(path);
-  EXPECT_EQ(model.Tensors().size(), 2000u);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  EXPECT_LT(seconds.count(), 0.5);
-  const Tensor last = model.Load("blk.1999.weight");
-  EXPECT_EQ(last.shape(), (Shape{2500, 2000}));
-  EXPECT_EQ(last.bytes().back(), std::byte{0});
+  {
+    const auto begin = std::chrono::steady_clock::now();
+    const Model model = Model::Open(path);
+    EXPECT_EQ(model.Tensors().size(), 2000u);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(seconds.count(), 0.5);
+    const Tensor last = model.Load("blk.1999.weight");
+    EXPECT_EQ(last.shape(), (Shape{2500, 2000}));
+    EXPECT_EQ(last.bytes().back(), std::byte{0});
+  }
   // One byte less, and the last tensor is cut.
   std::filesystem::resize_file(path, static_cast<uintmax_t>(layout.num_file_bytes) - 1);
   EXPECT_THAT(MessageOf([&] { Model::Open(path); }), HasSubstr("\"blk.1999.weight\": truncated"));
@@ -214,6 +216,23 @@ TEST(GgufModel, ANameThatSaysNothingIsReadByTheFirstBytes) {
   const std::string part =
       folder.Write("part.gguf", test::ReadTestData("ggml/gguf/split/ok/model-00002-of-00003.gguf"));
   EXPECT_THAT(MessageOf([&] { Model::Open(part); }), HasSubstr("split.count is 3"));
+}
+
+TEST(GgufModel, OnePartOfOneIsAWholeModel) {
+  const test::TempFolder folder;
+  const std::string path =
+      folder.Write("m-00001-of-00001.gguf", test::ReadTestData("ggml/gguf/good/v3.gguf"));
+  EXPECT_EQ(Model::Open(path).Tensors().size(), 4u);
+}
+
+TEST(GgufModel, MetadataIsNoConfig) {
+  const test::TempFolder folder;
+  GgufMetadata metadata;
+  metadata.Append("quantization_config", GgufValue::Of("{" + std::string(2000, ' ') + "}"));
+  const std::string path = folder.Write("m.gguf", LayOutGguf({}, metadata, "m.gguf").head);
+  const Model model = Model::Open(path);
+  EXPECT_EQ(model.ConfigKey("quantization_config"), nullptr);
+  EXPECT_THAT(model.Weights(), ::testing::IsEmpty());
 }
 
 TEST(GgufModel, LinkedPartsAreFoundBesideTheLink) {

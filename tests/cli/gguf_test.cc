@@ -7,6 +7,7 @@
 
 #include "assay/checkpoint/gguf.h"
 #include "assay/checkpoint/gguf_writer.h"
+#include "assay/checkpoint/safetensors.h"
 #include "assay/formats/ggml_type.h"
 #include "assay/numeric/bulk.h"
 #include "assay/numeric/random.h"
@@ -175,6 +176,10 @@ TEST(GgufCommands, ContainersHoldTheirOwnFormats) {
   // From one container into the other, through the values.
   const std::string affine = folder.Path("affine.safetensors");
   ASSERT_EQ(RunCli({"quantize", source, "--format", "affine4g64", "-o", affine}).exit_code, 0);
+  const std::map<std::string, std::string> metadata = SafetensorsFile::Open(affine)->Metadata();
+  EXPECT_EQ(metadata.at("general.architecture"), "llama");
+  EXPECT_FALSE(metadata.contains("general.file_type"));
+  EXPECT_FALSE(metadata.contains("tokenizer.chat_template"));  // too long to carry along
   const std::string back = folder.Path("back.gguf");
   const CliResult run = RunCli({"quantize", affine, "--format", "ggml-q8_0", "-o", back});
   ASSERT_EQ(run.exit_code, 0) << run.err;
