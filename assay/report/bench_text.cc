@@ -34,6 +34,11 @@ std::string HeadLine(const BenchReport& report, const BenchOperator& op, const M
   return line + "\n\n";
 }
 
+bool AllPreempted(const BenchTrial& trial) {
+  const auto count = static_cast<int64_t>(trial.samples.samples().size());
+  return count > 0 && trial.samples.num_preempted() == count;
+}
+
 std::string RoofCell(const BenchTrial& trial) {
   if (trial.speed.above_roof) return "above the roof";
   std::string bar = Bar(trial.speed.fraction_of_roof, kBarWidth);
@@ -71,7 +76,7 @@ std::string OperatorTable(const BenchReport& report, size_t index, const TableSt
     const double speed = by_read ? trial.speed.gb_per_s : trial.speed.gflops;
     const bool is_fact = !trial.speed.above_roof && median > 0;
     table.AddRow({{trial.variant.spec, Emphasis::kBold},
-                  HumanMilliseconds(median),
+                  HumanMilliseconds(median) + (AllPreempted(trial) ? "*" : ""),
                   fmt::format("{}…{}", Significant(trial.samples.Min(), 3),
                               Significant(trial.samples.Max(), 3)),
                   is_fact ? Speed(speed) : "–",
@@ -85,25 +90,23 @@ std::string OperatorTable(const BenchReport& report, size_t index, const TableSt
 std::string Remarks(const BenchReport& report) {
   int64_t samples = 0;
   int64_t preempted = 0;
-  std::string text;
+  bool any_above = false;
+  bool any_disturbed = false;
   for (const BenchTrial& trial : report.trials) {
     samples += static_cast<int64_t>(trial.samples.samples().size());
     preempted += trial.samples.num_preempted();
-    const std::string& name = report.operators[trial.op].shape.name;
-    if (trial.speed.above_roof) {
-      text += fmt::format(
-          "{}, {}: faster than the measured roof of {}: the roof was disturbed, or not all of the "
-          "weight was read.\n",
-          Printable(name), trial.variant.spec, HumanMilliseconds(trial.speed.roof_ms));
-    }
-    const auto count = static_cast<int64_t>(trial.samples.samples().size());
-    if (count > 0 && trial.samples.num_preempted() == count) {
-      text += fmt::format("{}, {}: every sample was preempted, so all of them count.\n",
-                          Printable(name), trial.variant.spec);
-    }
+    any_above = any_above || trial.speed.above_roof;
+    any_disturbed = any_disturbed || AllPreempted(trial);
+  }
+  std::string text;
+  if (any_above) {
+    text +=
+        "above the roof: faster than the measured roof allows; the probe was disturbed, or not all "
+        "of the weight was read. Such a speed is no fact.\n";
   }
   if (preempted > 0) {
-    text += fmt::format("{} of {} samples were preempted and left out.\n", preempted, samples);
+    text += fmt::format("{} of {} samples were preempted and left out{}.\n", preempted, samples,
+                        any_disturbed ? "; * every sample was, so all of them count" : "");
   }
   for (const BenchOperator& op : report.operators) {
     if (op.cold_enough) continue;

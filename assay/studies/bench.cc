@@ -124,6 +124,7 @@ class Study {
       const BenchSkipped& skipped = report_.skipped.at(0);
       ThrowUsage("nothing was timed: {}: {}: {}", skipped.op, skipped.variant, skipped.reason);
     }
+    AddSpeeds();
     report_.seconds = stopwatch.Seconds();
     return std::move(report_);
   }
@@ -209,15 +210,10 @@ class Study {
       contenders.push_back(Prepare(variant, op.shape, values, weight));
     }
     if (!contenders.empty()) RunRounds(op, contenders);
-    op.roof = RoofOf(op);
     for (Contender& contender : contenders) {
-      BenchTrial& trial = contender.trial;
-      trial.op = report_.operators.size();
-      trial.implementation = contender.copies.front()->Implementation();
-      trial.speed = SpeedOf(
-          trial.samples.Median(), trial.bytes_per_call,
-          2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.k * shape.n), op.roof);
-      report_.trials.push_back(std::move(trial));
+      contender.trial.op = report_.operators.size();
+      contender.trial.implementation = contender.copies.front()->Implementation();
+      report_.trials.push_back(std::move(contender.trial));
     }
     report_.operators.push_back(std::move(op));
   }
@@ -378,18 +374,32 @@ class Study {
     samples.Add(sample.ms, sample.preempted);
   }
 
-  BenchRoof RoofOf(const BenchOperator& op) const {
+  /// Roofs and what stands under them. Multiplying does not depend on the shape: all samples of the
+  /// run tell its roof, so that one disturbed operator does not lower its own.
+  void AddSpeeds() {
     // The fastest tenth: a roof is what the machine can do, not what it does while disturbed.
     const auto per_second = [](double amount, const TimingSamples& samples) {
       const auto all = static_cast<int64_t>(samples.samples().size());
       const double ms = samples.num_preempted() < all ? samples.Quantile(0.1) : samples.Min();
       return ms > 0 ? amount / ms * 1e-6 : 0;
     };
-    BenchRoof roof;
-    roof.read_gb_per_s = per_second(static_cast<double>(op.probe_bytes), op.read);
-    roof.gemm_gflops = per_second(GemmProbe::Operations(), op.gemm);
-    roof.peak_gflops = std::max(roof.gemm_gflops, per_second(peak_operations_, op.peak));
-    return roof;
+    TimingSamples gemm;
+    TimingSamples peak;
+    for (const BenchOperator& op : report_.operators) {
+      for (const TimingSample& sample : op.gemm.samples()) gemm.Add(sample.ms, sample.preempted);
+      for (const TimingSample& sample : op.peak.samples()) peak.Add(sample.ms, sample.preempted);
+    }
+    for (BenchOperator& op : report_.operators) {
+      op.roof.read_gb_per_s = per_second(static_cast<double>(op.probe_bytes), op.read);
+      op.roof.gemm_gflops = per_second(GemmProbe::Operations(), gemm);
+      op.roof.peak_gflops = std::max(op.roof.gemm_gflops, per_second(peak_operations_, peak));
+    }
+    for (BenchTrial& trial : report_.trials) {
+      const BenchOperator& op = report_.operators[trial.op];
+      const double weights = static_cast<double>(op.shape.k) * static_cast<double>(op.shape.n);
+      trial.speed = SpeedOf(trial.samples.Median(), trial.bytes_per_call,
+                            2.0 * static_cast<double>(op.shape.m) * weights, op.roof);
+    }
   }
 
   const BenchOptions& options_;
