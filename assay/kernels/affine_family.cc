@@ -53,7 +53,7 @@ int64_t A8GroupOf(const EncodedMatrix& weight) {
 const KernelFamily kAffineKernels = {
     .name = "affine",
     .add_kernels = AddKernels,
-    .make_decoder = nullptr,
+    .make_decoder = MakeAffinePanelDecoder,
     .term_magnitudes = TermMagnitudes,
     .a8_group = A8GroupOf,
 };

@@ -19,6 +19,10 @@ std::unique_ptr<ProductKernel> MakeAffineDigits(const EncodedMatrix& weight, boo
 /// 128; null elsewhere.
 std::unique_ptr<ProductKernel> MakeAffineTiles(const EncodedMatrix& weight);
 
+/// Columns by whole groups, without a detour through rows. Null when the weight is not affine.
+std::unique_ptr<PanelDecoder> MakeAffinePanelDecoder(const EncodedMatrix& weight,
+                                                     DecodeRounding rounding);
+
 /// Up to 16 rows of x in f32 on every instruction set: 2, 4 and 8 bits; null for the others.
 std::unique_ptr<ProductKernel> MakeAffineLanes(const EncodedMatrix& weight);
 

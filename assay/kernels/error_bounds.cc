@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "assay/base/parallel.h"
@@ -52,6 +53,10 @@ void ComputeErrorBounds(const EncodedMatrix& weight, DecodeRounding rounding, co
                         const Accuracy& accuracy, int64_t a8_group, std::span<double> bounds) {
   const int64_t cols = weight.cols;
   const std::vector<double> per_term = ErrorPerTerm(x, accuracy, a8_group);
+  std::vector<double> sum_x(static_cast<size_t>(x.num_rows()));
+  for (size_t i = 0; i < per_term.size(); ++i) {
+    sum_x[i / static_cast<size_t>(cols)] += std::fabs(static_cast<double>(x.F32()[i]));
+  }
   // A product, or a sum, that underflows is off by at most one smallest subnormal.
   const double underflow = 4 * static_cast<double>(cols) * 0x1p-149;
   constexpr int64_t kRowsPerChunk = 16;
@@ -60,8 +65,13 @@ void ComputeErrorBounds(const EncodedMatrix& weight, DecodeRounding rounding, co
     std::vector<double> terms(static_cast<size_t>(cols));
     for (int64_t n = first_row; n < last_row; ++n) {
       TermMagnitudes(weight, rounding, n, scratch, terms);
+      const double sum_terms = std::accumulate(terms.begin(), terms.end(), 0.0);
       for (int64_t m = 0; m < x.num_rows(); ++m) {
         double sum = underflow;
+        if (accuracy.flush > 0) {
+          sum += accuracy.flush *
+                 (sum_x[static_cast<size_t>(m)] + sum_terms + 4 * static_cast<double>(cols));
+        }
         for (int64_t c = 0; c < cols; ++c) {
           sum += per_term[static_cast<size_t>(m * cols + c)] * terms[static_cast<size_t>(c)];
         }

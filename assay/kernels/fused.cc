@@ -4,13 +4,15 @@
 
 #include "assay/base/error.h"
 #include "assay/kernels/generic_product.h"
+#include "assay/kernels/panel_engine.h"
 #include "assay/kernels/round_activations.h"
 #include "assay/kernels/strategies.h"
 
 namespace assay {
 namespace {
 
-/// The family's kernels in their order, the generic one last. Under fused-a8 a family's int8
+/// The panel engine for many rows of x; else the family's kernels in their order, the generic one
+/// last. Under fused-a8 a family's int8
 /// kernels see the original x; what they decline is rounded here and multiplied exactly.
 class Fused final : public Matmul {
  public:
@@ -18,6 +20,7 @@ class Fused final : public Matmul {
       : Matmul(weight, strategy, options) {
     if (strategy == Strategy::kFusedA8) AddKernels(true, a8_kernels_);
     AddKernels(false, kernels_);
+    AddPanelEngines({weight_, rounding_, false}, !kernels_.empty(), engines_);
     kernels_.push_back(MakeGenericProduct({weight_, rounding_, false}));
     last_ = a8_kernels_.empty() ? kernels_.front().get() : a8_kernels_.front().get();
   }
@@ -26,6 +29,7 @@ class Fused final : public Matmul {
     int64_t total = 0;
     for (const auto& kernel : a8_kernels_) total += kernel->PreparedBytes();
     for (const auto& kernel : kernels_) total += kernel->PreparedBytes();
+    for (const auto& kernel : engines_) total += kernel->PreparedBytes();
     return total;
   }
 
@@ -40,7 +44,7 @@ class Fused final : public Matmul {
     rounded_first_ = false;
     if (RunFirst(a8_kernels_, x, y)) return;
     if (strategy_ == Strategy::kFused) {
-      if (!RunFirst(kernels_, x, y)) ThrowInternal("fused: no kernel took x");
+      if (!RunExact(x, y)) ThrowInternal("fused: no kernel took x");
       return;
     }
     const auto count = static_cast<size_t>(x.num_rows() * x.cols());
@@ -49,7 +53,7 @@ class Fused final : public Matmul {
     const Activations rounded(DType::kF32, x.num_rows(), x.cols(),
                               std::as_bytes(std::span(rounded_.data(), count)));
     rounded_first_ = true;
-    if (!RunFirst(kernels_, rounded, y)) ThrowInternal("fused-a8: no kernel took x");
+    if (!RunExact(rounded, y)) ThrowInternal("fused-a8: no kernel took x");
   }
 
  private:
@@ -59,6 +63,10 @@ class Fused final : public Matmul {
     for (const KernelFamily* family : KernelFamilies()) {
       if (family->add_kernels != nullptr) family->add_kernels({weight_, rounding_, a8}, kernels);
     }
+  }
+
+  bool RunExact(const Activations& x, float* y) {
+    return RunFirst(engines_, x, y) || RunFirst(kernels_, x, y);
   }
 
   bool RunFirst(const Kernels& kernels, const Activations& x, float* y) {
@@ -73,6 +81,7 @@ class Fused final : public Matmul {
 
   Kernels a8_kernels_;
   Kernels kernels_;
+  Kernels engines_;
   const ProductKernel* last_;
   bool rounded_first_ = false;
   AlignedBuffer<float> rounded_;

@@ -22,6 +22,9 @@ struct Accuracy {
   double coefficient = 0;
   int64_t x_block = 1;
   std::string formula;  ///< the coefficient in K, "(K/16 + 12) · 2^-24"
+  /// Factors and sums below this may count as 0 (tiles flush subnormals): that adds
+  /// flush · Σ_k (|x_k| + t_k + 4) to the bound.
+  double flush = 0;
 };
 
 /// One way to compute y = x · Wᵀ for one prepared weight.

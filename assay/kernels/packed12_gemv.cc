@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "assay/formats/packed12_codec.h"
 #include "assay/kernels/simd_avx512.h"
 #include "assay/numeric/element.h"
 
@@ -151,6 +152,46 @@ class Packed12Product final : public FloatProduct<Packed12Decoder> {
 
 #endif
 
+/// Any columns; escapes included.
+class Packed12PanelDecoder final : public PanelDecoder {
+ public:
+  explicit Packed12PanelDecoder(const EncodedMatrix& weight)
+      : weight_(weight),
+        planes_{static_cast<int>(weight.Get("header").bytes()[0]), weight_.Get("sm").bytes(),
+                weight_.Get("ex").bytes(), weight_.Get("escape_indices").bytes(),
+                weight_.Get("escape_values").bytes()} {}
+
+  int64_t ColumnGrain() const noexcept override { return 1; }
+
+  void DecodeF32(int64_t first_row, int64_t num_rows, int64_t first_col, int64_t num_cols,
+                 float* out, int64_t row_stride) const override {
+    for (int64_t r = 0; r < num_rows; ++r) {
+      packed12::DecodeFloats(planes_, (first_row + r) * weight_.cols + first_col, num_cols,
+                             {out + r * row_stride, static_cast<size_t>(num_cols)});
+    }
+  }
+
+  void DecodeBF16(int64_t first_row, int64_t num_rows, int64_t first_col, int64_t num_cols,
+                  uint16_t* out, int64_t row_stride) const override {
+    for (int64_t r = 0; r < num_rows; ++r) {
+      packed12::DecodeWords(
+          planes_, (first_row + r) * weight_.cols + first_col, num_cols,
+          std::as_writable_bytes(std::span(out + r * row_stride, static_cast<size_t>(num_cols))));
+    }
+  }
+
+ private:
+  EncodedMatrix weight_;
+  packed12::InputPlanes planes_;
+};
+
+/// Lossless: the words under either rounding.
+std::unique_ptr<PanelDecoder> MakeDecoder(const EncodedMatrix& weight,
+                                          DecodeRounding /*rounding*/) {
+  if (weight.format->Name() != "packed12") return nullptr;
+  return std::make_unique<Packed12PanelDecoder>(weight);
+}
+
 void AddKernels(const KernelRequest& request,
                 std::vector<std::unique_ptr<ProductKernel>>& kernels) {
   const EncodedMatrix& weight = request.weight;
@@ -167,6 +208,7 @@ void AddKernels(const KernelRequest& request,
 
 }  // namespace
 
-const KernelFamily kPacked12Kernels = {.name = "packed12", .add_kernels = AddKernels};
+const KernelFamily kPacked12Kernels = {
+    .name = "packed12", .add_kernels = AddKernels, .make_decoder = MakeDecoder};
 
 }  // namespace assay

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "assay/base/checked.h"
 #include "assay/base/parallel.h"
 #include "assay/base/target.h"
 #include "assay/formats/plain.h"
+#include "assay/numeric/bulk.h"
+#include "assay/tensor/convert.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "assay/kernels/plain_gemv.cc"
@@ -258,6 +261,52 @@ class PlainGemv final : public ProductKernel {
   AlignedBuffer<float> x_;
 };
 
+/// Any columns of the stored values.
+class PlainDecoder final : public PanelDecoder {
+ public:
+  explicit PlainDecoder(const EncodedMatrix& weight)
+      : values_(weight.planes.front().tensor), cols_(weight.cols) {}
+
+  int64_t ColumnGrain() const noexcept override { return 1; }
+
+  void DecodeF32(int64_t first_row, int64_t num_rows, int64_t first_col, int64_t num_cols,
+                 float* out, int64_t row_stride) const override {
+    for (int64_t r = 0; r < num_rows; ++r) {
+      Widen(ElementOf(values_.dtype()), Values(first_row + r, first_col, num_cols),
+            {out + r * row_stride, static_cast<size_t>(num_cols)});
+    }
+  }
+
+  void DecodeBF16(int64_t first_row, int64_t num_rows, int64_t first_col, int64_t num_cols,
+                  uint16_t* out, int64_t row_stride) const override {
+    if (values_.dtype() != DType::kBF16) {
+      PanelDecoder::DecodeBF16(first_row, num_rows, first_col, num_cols, out, row_stride);
+      return;
+    }
+    for (int64_t r = 0; r < num_rows; ++r) {
+      const auto words = Values(first_row + r, first_col, num_cols);
+      std::memcpy(out + r * row_stride, words.data(), words.size());
+    }
+  }
+
+ private:
+  std::span<const std::byte> Values(int64_t row, int64_t col, int64_t count) const {
+    const int64_t bytes = BitsOf(values_.dtype()) / 8;
+    return values_.bytes().subspan(static_cast<size_t>((row * cols_ + col) * bytes),
+                                   static_cast<size_t>(count * bytes));
+  }
+
+  Tensor values_;
+  int64_t cols_;
+};
+
+/// Plain values decode to themselves under either rounding.
+std::unique_ptr<PanelDecoder> MakeDecoder(const EncodedMatrix& weight,
+                                          DecodeRounding /*rounding*/) {
+  if (FamilyOf(weight.format->Name()).name != kPlainFamily.name) return nullptr;
+  return std::make_unique<PlainDecoder>(weight);
+}
+
 void AddKernels(const KernelRequest& request,
                 std::vector<std::unique_ptr<ProductKernel>>& kernels) {
   if (request.a8 || FamilyOf(request.weight.format->Name()).name != kPlainFamily.name) return;
@@ -267,7 +316,8 @@ void AddKernels(const KernelRequest& request,
 
 }  // namespace
 
-const KernelFamily kPlainKernels = {.name = "plain", .add_kernels = AddKernels};
+const KernelFamily kPlainKernels = {
+    .name = "plain", .add_kernels = AddKernels, .make_decoder = MakeDecoder};
 
 }  // namespace assay
 
