@@ -93,11 +93,42 @@ void Decode4(const Planes& planes, int64_t group, int64_t first_group, int64_t n
   }
 }
 
+template <typename Values, bool kRounded>
+void Decode8(const Planes& planes, int64_t group, int64_t first_group, int64_t num_groups,
+             float* out) {
+  const std::byte* codes = planes.codes + first_group * group;
+  for (int64_t g = first_group; g < first_group + num_groups; ++g) {
+    const __m512 scale = _mm512_set1_ps(Values::Load(planes.scales + g * Values::kBytes));
+    const __m512 bias = _mm512_set1_ps(Values::Load(planes.biases + g * Values::kBytes));
+    for (int64_t i = 0; i < group; i += 16) {
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+      __m512 values = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(bytes)), scale);
+      if constexpr (kRounded) values = Values::RoundStep(values);
+      values = _mm512_add_ps(values, bias);
+      if constexpr (kRounded) values = Values::RoundStep(values);
+      _mm512_storeu_ps(out, values);
+      codes += 16;
+      out += 16;
+    }
+  }
+}
+
 ASSAY_AVX512_END
 
+using DecodeFunction = void (*)(const Planes&, int64_t group, int64_t first_group,
+                                int64_t num_groups, float* out);
+
 template <typename Values>
-auto Decode4For(bool rounded) {
+DecodeFunction DecodeFor(int bits, bool rounded) {
+  if (bits == 8) return rounded ? Decode8<Values, true> : Decode8<Values, false>;
   return rounded ? Decode4<Values, true> : Decode4<Values, false>;
+}
+
+DecodeFunction DecodeFor(int bits, DType dtype, bool rounded) {
+  if ((bits != 4 && bits != 8) || !HasAvx512Vnni()) return nullptr;
+  if (dtype == DType::kBF16) return DecodeFor<BF16Values>(bits, rounded);
+  if (dtype == DType::kF16) return DecodeFor<F16Values>(bits, rounded);
+  return DecodeFor<F32Values>(bits, rounded);
 }
 
 #endif
@@ -113,12 +144,7 @@ class AffinePanelDecoder final : public PanelDecoder {
         planes_{weight_.Get("codes").bytes().data(), weight_.Get("scales").bytes().data(),
                 weight_.Get("biases").bytes().data()} {
 #if ASSAY_HAVE_AVX512
-    if (format.bits() == 4 && HasAvx512Vnni()) {
-      const bool rounded = rounding == DecodeRounding::kCheckpoint;
-      decode4_ = weight.dtype == DType::kBF16  ? Decode4For<BF16Values>(rounded)
-                 : weight.dtype == DType::kF16 ? Decode4For<F16Values>(rounded)
-                                               : Decode4For<F32Values>(rounded);
-    }
+    decode_f32_ = DecodeFor(format.bits(), weight.dtype, rounding == DecodeRounding::kCheckpoint);
 #endif
   }
 
@@ -129,8 +155,8 @@ class AffinePanelDecoder final : public PanelDecoder {
     for (int64_t r = 0; r < num_rows; ++r) {
       const int64_t group = GroupAt(first_row + r, first_col);
       const int64_t count = num_cols / geometry_.group_size;
-      if (decode4_ != nullptr) {
-        decode4_(planes_, geometry_.group_size, group, count, out + r * row_stride);
+      if (decode_f32_ != nullptr) {
+        decode_f32_(planes_, geometry_.group_size, group, count, out + r * row_stride);
       } else {
         Decode(group, count, DType::kF32, reinterpret_cast<std::byte*>(out + r * row_stride));
       }
@@ -162,7 +188,7 @@ class AffinePanelDecoder final : public PanelDecoder {
   affine_internal::Geometry geometry_;
   DecodeRounding rounding_;
   Planes planes_;
-  void (*decode4_)(const Planes&, int64_t, int64_t, int64_t, float*) = nullptr;
+  void (*decode_f32_)(const Planes&, int64_t, int64_t, int64_t, float*) = nullptr;
 };
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include "assay/base/checked.h"
 #include "assay/base/parallel.h"
 #include "assay/base/target.h"
+#include "assay/formats/affine.h"
+#include "assay/kernels/amx_permission.h"
 #include "assay/kernels/panel_engine_amx.h"
 #include "assay/kernels/panel_engine_f32.h"
 #include "assay/kernels/panel_source.h"
@@ -31,8 +33,13 @@ struct Workspace {
 };
 
 /// Fewest rows of x that go to the engine. Fixed, so that bits do not depend on timing.
-int64_t SwitchOver(const F32PanelKernel& kernel, bool beside_family) {
-  return beside_family ? 17 : kernel.x_grain;
+/// Why: up to x_grain rows cost the same. With 16 lanes that is 10 to 12 rows of the kernels of
+/// affine codes up to 6 bits; the other kernels, and AMX's, stay ahead up to 16.
+int64_t SwitchOver(const KernelRequest& request, const F32PanelKernel& kernel, bool beside_family) {
+  if (!beside_family) return kernel.x_grain;
+  const auto* affine = dynamic_cast<const AffineFormat*>(request.weight.format.get());
+  const bool slow = affine != nullptr && affine->bits() <= 6 && kernel.x_grain == 16;
+  return slow && !HasAmxBF16() ? 12 : 17;
 }
 
 class PanelEngine final : public ProductKernel {
@@ -41,7 +48,7 @@ class PanelEngine final : public ProductKernel {
       : rows_(request.weight.rows),
         cols_(request.weight.cols),
         kernel_(ActiveF32PanelKernel()),
-        min_x_rows_(SwitchOver(kernel_, beside_family)),
+        min_x_rows_(SwitchOver(request, kernel_, beside_family)),
         source_(request.weight, request.rounding, kernel_.k_block),
         target_(ActiveTargetName()) {}
 
