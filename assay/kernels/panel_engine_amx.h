@@ -12,6 +12,7 @@ namespace assay {
 ///           of the two second terms is dropped. Second terms that are all 0 (scaled small floats)
 ///           cost nothing. Cost in tile products: 1 for bf16 · bf16, 2 with one factor split, 3
 ///           with both.
+///           Weights from 0x1.FFp127 on become infinite (the bound does not hold for those rows).
 ///           The hardware takes factors and sums below 2^-126 as 0: part of the bound.
 /// Declines: fewer rows of x than min_x_rows, and x that bf16 cannot hold: infinities, NaN,
 ///           magnitudes from 0x1.FFp127 on.
