@@ -7,56 +7,19 @@
 
 #include "assay/base/parallel.h"
 #include "assay/formats/affine.h"
+#include "assay/kernels/codes_avx512-inl.h"
 #include "assay/kernels/digits_avx512-inl.h"
 
 namespace assay {
 namespace {
 
-ASSAY_AVX512_BEGIN
-
-/// Codes that share one int32 accumulator step, as kVectors vectors of 64 code bytes.
-template <int kBits>
-struct AffineCodes {
-  static constexpr size_t kVectors = kBits == 4 ? 2 : kBits == 2 ? 4 : 1;
-  static constexpr int kCodes = 64 * static_cast<int>(kVectors);
-  static constexpr int kBytes = kCodes * kBits / 8;
-  static constexpr int32_t kOffset = 0;
-  /// Largest |integer| of x: the sum of a lane's products (4 · kVectors of them) stays below 2^31,
-  /// and the top one of three digits inside int8.
-  static constexpr double kXScale = kBits == 8 ? 2096128.0 : kBits == 6 ? 4194000.0 : 8349286.0;
-
-  AffineCodes() : spread(SpreadIndex<kBits>()), shifts(ShiftCounts<kBits>()) {}
-
-  void operator()(__m512i packed, __m512i (&out)[kVectors]) const {
-    const __m512i mask = _mm512_set1_epi8(static_cast<char>((1 << kBits) - 1));
-    if constexpr (kBits == 8) {
-      out[0] = packed;
-    } else if constexpr (kBits == 4) {
-      out[0] = _mm512_and_si512(packed, mask);
-      out[1] = _mm512_and_si512(_mm512_srli_epi16(packed, 4), mask);
-    } else if constexpr (kBits == 2) {
-      out[0] = _mm512_and_si512(packed, mask);
-      out[1] = _mm512_and_si512(_mm512_srli_epi16(packed, 2), mask);
-      out[2] = _mm512_and_si512(_mm512_srli_epi16(packed, 4), mask);
-      out[3] = _mm512_and_si512(_mm512_srli_epi16(packed, 6), mask);
-    } else {
-      const __m512i bytes = _mm512_permutexvar_epi8(spread, packed);
-      out[0] = _mm512_and_si512(_mm512_multishift_epi64_epi8(shifts, bytes), mask);
-    }
-  }
-
-  __m512i spread;
-  __m512i shifts;
-};
-
-ASSAY_AVX512_END
-
 template <int kBits, int kGroup, int kDigits>
 DigitsEntry EntryFor(DType dtype) {
-  using Codes = AffineCodes<kBits>;
-  if (dtype == DType::kBF16) return MakeDigitsEntry<Codes, kGroup, kDigits, BF16Scales, true>();
-  if (dtype == DType::kF16) return MakeDigitsEntry<Codes, kGroup, kDigits, F16Scales, true>();
-  return MakeDigitsEntry<Codes, kGroup, kDigits, F32Scales, true>();
+  using Codes = UnsignedCodes<kBits>;
+  if (dtype == DType::kBF16)
+    return MakeDigitsEntry<Codes, kGroup, kDigits, BF16Scales, BF16Scales>();
+  if (dtype == DType::kF16) return MakeDigitsEntry<Codes, kGroup, kDigits, F16Scales, F16Scales>();
+  return MakeDigitsEntry<Codes, kGroup, kDigits, F32Scales, F32Scales>();
 }
 
 template <int kBits, int kGroup>

@@ -3,6 +3,7 @@
 
 #if ASSAY_HAVE_AVX512
 
+#include "assay/kernels/codes_avx512-inl.h"
 #include "assay/kernels/digits_avx512-inl.h"
 #include "assay/numeric/element.h"
 
@@ -64,26 +65,14 @@ struct E2M3Codes {
   __m512i table;
 };
 
-/// int8 plus 128.
-struct Int8Codes {
-  static constexpr size_t kVectors = 1;
-  static constexpr int kCodes = 64;
-  static constexpr int kBytes = 64;
-  static constexpr int32_t kOffset = 128;
-  static constexpr double kXScale = 2096128.0;  // 4 · 255 · 2^21 < 2^31
-  static constexpr float kFactor = 1.0f / 64;
-
-  void operator()(__m512i packed, __m512i (&out)[1]) const {
-    out[0] = _mm512_xor_si512(packed, _mm512_set1_epi8(static_cast<char>(0x80)));
-  }
-};
-
 ASSAY_AVX512_END
+
+constexpr float kMxInt8Factor = 1.0f / 64;
 
 template <typename Codes, int kBlock, typename Scales>
 DigitsEntry EntryFor(bool a8) {
-  return a8 ? MakeDigitsEntry<Codes, kBlock, 1, Scales, false>()
-            : MakeDigitsEntry<Codes, kBlock, 3, Scales, false>();
+  return a8 ? MakeDigitsEntry<Codes, kBlock, 1, Scales, NoBiases>()
+            : MakeDigitsEntry<Codes, kBlock, 3, Scales, NoBiases>();
 }
 
 template <typename Codes>
@@ -112,7 +101,7 @@ std::unique_ptr<ProductKernel> MakeBlockDigits(const EncodedMatrix& weight,
     factor = E2M3Codes::kFactor;
   } else if (format.element() == BlockElement::kInt8) {
     entry = EntryFor<Int8Codes>(format.block(), scales.kind, a8);
-    factor = Int8Codes::kFactor;
+    factor = kMxInt8Factor;
   } else {
     return nullptr;
   }

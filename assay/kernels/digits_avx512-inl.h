@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "assay/base/aligned_buffer.h"
@@ -174,9 +175,15 @@ inline __m512i ShiftCounts() {
   return _mm512_set1_epi64(static_cast<int64_t>(counts));
 }
 
+/// In place of Biases.
+struct NoBiases {
+  static constexpr int64_t At(int64_t /*group*/) { return 0; }
+};
+
 /// Rows of codes times x: y[n] = factor · Σ_groups scale · (codes · x) + bias · Σx.
-template <typename Codes, int kGroup, int kDigits, typename Scales, bool kBiases>
+template <typename Codes, int kGroup, int kDigits, typename Scales, typename Biases>
 struct DigitsKernel {
+  static constexpr bool kBiases = !std::is_same_v<Biases, NoBiases>;
   static constexpr size_t kVectors = Codes::kVectors;
   static constexpr int kGroupsPerUnit = Codes::kCodes > kGroup ? Codes::kCodes / kGroup : 1;
   static constexpr int64_t kStride = UnitStride<Codes, kDigits>();
@@ -202,7 +209,7 @@ struct DigitsKernel {
   static __m512 Units(const CodePlanes& w, const Codes& unpack, const DigitsOfX& x, int64_t row,
                       int64_t first, int64_t last, int64_t ahead, __m512 sum) {
     const std::byte* codes = w.codes + row * w.row_bytes;
-    const std::byte* scales = w.scales + row * w.groups * Scales::kBytes;
+    const std::byte* scales = w.scales + row * Scales::At(w.groups);
     const std::byte* x_unit = x.units.data() + first * kStride;
     for (int64_t u = first; u < last; ++u, x_unit += kStride) {
       const std::byte* at = codes + u * Codes::kBytes;
@@ -211,7 +218,7 @@ struct DigitsKernel {
           Codes::kBytes == 64
               ? _mm512_loadu_si512(at)
               : _mm512_maskz_loadu_epi8((__mmask64{1} << (Codes::kBytes % 64)) - 1, at);
-      sum = Add(unpack, packed, x_unit, scales + u * Codes::kCodes / kGroup * Scales::kBytes, sum);
+      sum = Add(unpack, packed, x_unit, scales + Scales::At(u * Codes::kCodes / kGroup), sum);
     }
     return sum;
   }
@@ -227,25 +234,24 @@ struct DigitsKernel {
   /// y of a row from the sum of its whole units: the last partial one, the biases, the lanes.
   static float Finish(const CodePlanes& w, const Codes& unpack, const DigitsOfX& x, int64_t row,
                       __m512 sum) {
-    const int64_t scale_row = w.groups * Scales::kBytes;
-    const std::byte* scales = w.scales + row * scale_row;
+    const std::byte* scales = w.scales + row * Scales::At(w.groups);
     const int64_t units = w.cols / Codes::kCodes;
     if (const int64_t rest = w.cols - units * Codes::kCodes; rest > 0) {
       const __mmask64 load = (__mmask64{1} << (rest * Codes::kBytes / Codes::kCodes)) - 1;
       const int64_t group = units * Codes::kCodes / kGroup;
       std::array<std::byte, 64> tail_scales{};
-      std::memcpy(tail_scales.data(), scales + group * Scales::kBytes,
-                  static_cast<size_t>((w.groups - group) * Scales::kBytes));
+      std::memcpy(tail_scales.data(), scales + Scales::At(group),
+                  static_cast<size_t>(Scales::At(w.groups) - Scales::At(group)));
       const std::byte* at = w.codes + row * w.row_bytes + units * Codes::kBytes;
       sum = Add(unpack, _mm512_maskz_loadu_epi8(load, at), x.units.data() + units * kStride,
                 tail_scales.data(), sum);
     }
     if constexpr (kBiases) {
-      const std::byte* biases = w.biases + row * scale_row;
+      const std::byte* biases = w.biases + row * Biases::At(w.groups);
       for (int64_t g = 0; g < w.groups; g += 16) {
         const int64_t left = w.groups - g;
         const auto mask = static_cast<__mmask16>(left >= 16 ? 0xFFFF : (1 << left) - 1);
-        sum = _mm512_fmadd_ps(Scales::Load16(biases + g * Scales::kBytes, mask),
+        sum = _mm512_fmadd_ps(Biases::Load16(biases + Biases::At(g), mask),
                               _mm512_load_ps(x.sums.data() + g), sum);
       }
     }
@@ -254,13 +260,14 @@ struct DigitsKernel {
 
   /// The small planes: the lines of the rows that the code stream's prefetch is in.
   static void PrefetchScales(const CodePlanes& w, int64_t row, int64_t rows) {
-    const int64_t scale_row = w.groups * Scales::kBytes;
-    const int64_t first = (row + kPrefetchBytes / w.row_bytes + 1) * scale_row;
-    for (int64_t b = first; b < first + rows * scale_row; b += 64) {
-      _mm_prefetch(reinterpret_cast<const char*>(w.scales + b), _MM_HINT_T0);
-      if constexpr (kBiases) {
-        _mm_prefetch(reinterpret_cast<const char*>(w.biases + b), _MM_HINT_T0);
-      }
+    const int64_t first = row + kPrefetchBytes / w.row_bytes + 1;
+    PrefetchRows(w.scales, Scales::At(w.groups), first, rows);
+    if constexpr (kBiases) PrefetchRows(w.biases, Biases::At(w.groups), first, rows);
+  }
+
+  static void PrefetchRows(const std::byte* plane, int64_t row_bytes, int64_t first, int64_t rows) {
+    for (int64_t b = first * row_bytes; b < (first + rows) * row_bytes; b += 64) {
+      _mm_prefetch(reinterpret_cast<const char*>(plane + b), _MM_HINT_T0);
     }
   }
 
@@ -313,11 +320,10 @@ struct DigitsEntry {
   int unit_codes = 0;  ///< Codes::kCodes
 };
 
-template <typename Codes, int kGroup, int kDigits, typename Scales, bool kBiases>
+template <typename Codes, int kGroup, int kDigits, typename Scales, typename Biases>
 constexpr DigitsEntry MakeDigitsEntry() {
-  return {PrepareDigits<Codes, kDigits>,
-          DigitsKernel<Codes, kGroup, kDigits, Scales, kBiases>::Rows, Codes::kXScale,
-          Codes::kCodes};
+  return {PrepareDigits<Codes, kDigits>, DigitsKernel<Codes, kGroup, kDigits, Scales, Biases>::Rows,
+          Codes::kXScale, Codes::kCodes};
 }
 
 class DigitsProduct final : public ProductKernel {

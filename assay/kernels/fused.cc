@@ -61,7 +61,8 @@ class Fused final : public Matmul {
 
   void AddKernels(bool a8, Kernels& kernels) {
     for (const KernelFamily* family : KernelFamilies()) {
-      if (family->add_kernels != nullptr) family->add_kernels({weight_, rounding_, a8}, kernels);
+      if (family->add_kernels == nullptr) continue;
+      family->add_kernels({weight_, rounding_, a8, !a8 && !a8_kernels_.empty()}, kernels);
     }
   }
 

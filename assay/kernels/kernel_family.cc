@@ -8,6 +8,7 @@
 #include "assay/kernels/affine_kernels.h"
 #include "assay/kernels/block_kernels.h"
 #include "assay/kernels/fp8_gemv.h"
+#include "assay/kernels/ggml_kernels.h"
 #include "assay/kernels/packed12_gemv.h"
 #include "assay/kernels/plain_gemv.h"
 #include "assay/kernels/turboquant_gemv.h"
@@ -17,8 +18,8 @@ namespace {
 
 // One line a family that has kernels of its own.
 constexpr std::array kFamilies = {
-    &kPlainKernels, &kAffineKernels,   &kBlockKernels,
-    &kFp8Kernels,   &kPacked12Kernels, &kTurboQuantKernels,
+    &kPlainKernels,    &kAffineKernels,     &kBlockKernels, &kFp8Kernels,
+    &kPacked12Kernels, &kTurboQuantKernels, &kGgmlKernels,
 };
 
 }  // namespace

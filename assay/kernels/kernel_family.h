@@ -52,6 +52,8 @@ struct KernelRequest {
   const EncodedMatrix& weight;
   DecodeRounding rounding = DecodeRounding::kNone;
   bool a8 = false;  ///< x rounded to int8 per group of A8Group(weight); exact x otherwise
+  /// The weight has int8 kernels: these would see only the x that those decline.
+  bool beside_a8 = false;
 };
 
 /// The kernels of one format family. A family without an entry is served by the generic kernel:

@@ -18,9 +18,12 @@ constexpr int64_t kPrefetchBytes = 4096;
 
 ASSAY_AVX512_BEGIN
 
-/// Stored scales of T as f32: 16 of them, or kGroups of them spread over the lanes.
+// Stored scales as f32: 16 of them, or kGroups of them spread over the lanes; At(group) is where a
+// group's stand in their row.
+
 struct BF16Scales {
   static constexpr int64_t kBytes = 2;
+  static constexpr int64_t At(int64_t group) { return group * kBytes; }
 
   template <int kGroups>
   static __m512 Spread(const std::byte* p) {
@@ -58,6 +61,7 @@ struct BF16Scales {
 
 struct F16Scales {
   static constexpr int64_t kBytes = 2;
+  static constexpr int64_t At(int64_t group) { return group * kBytes; }
 
   template <int kGroups>
   static __m512 Spread(const std::byte* p) {
@@ -75,6 +79,7 @@ struct F16Scales {
 
 struct F32Scales {
   static constexpr int64_t kBytes = 4;
+  static constexpr int64_t At(int64_t group) { return group * kBytes; }
 
   template <int kGroups>
   static __m512 Spread(const std::byte* p) {
@@ -92,6 +97,7 @@ struct F32Scales {
 /// One byte a scale: 2^(byte − 127); byte 0 is taken as 0. Requires bytes 0…254.
 struct E8M0Scales {
   static constexpr int64_t kBytes = 1;
+  static constexpr int64_t At(int64_t group) { return group * kBytes; }
 
   template <int kGroups>
   static __m512 Spread(const std::byte* p) {
@@ -127,6 +133,7 @@ struct E8M0Scales {
 /// Requires bytes 0…0x7E (no sign, no NaN).
 struct E4M3Scales {
   static constexpr int64_t kBytes = 1;
+  static constexpr int64_t At(int64_t group) { return group * kBytes; }
   static constexpr float kFactor = 256.0f;
 
   template <int kGroups>
@@ -138,6 +145,46 @@ struct E4M3Scales {
     const __m256i words = _mm256_maskz_permutexvar_epi8(
         kHighBytes, _mm256_load_si256(reinterpret_cast<const __m256i*>(index.data())), bytes);
     return _mm512_cvtph_ps(_mm256_srli_epi16(words, 1));
+  }
+};
+
+/// Records of an f16 and the small integers, one a group, that it is multiplied by.
+template <int kPerRecord, bool kSigned>
+struct SubScales {
+  static constexpr int64_t At(int64_t group) { return group / kPerRecord * (2 + kPerRecord); }
+
+  template <int kGroups>
+  static __m512 Spread(const std::byte* p) {
+    static_assert(kGroups == kPerRecord);
+    alignas(64) std::array<uint8_t, 64> index{};
+    for (size_t i = 0; i < 64; ++i) index[i] = static_cast<uint8_t>(i / 4 / (16 / kGroups));
+    constexpr __mmask64 kPlaces = kSigned ? 0x8888888888888888u : 0x1111111111111111u;
+    __m512i integers = _mm512_maskz_permutexvar_epi8(kPlaces, _mm512_load_si512(index.data()),
+                                                     E8M0Scales::BroadcastBytes<kGroups>(p + 2));
+    if constexpr (kSigned) integers = _mm512_srai_epi32(integers, 24);
+    int16_t factor;
+    std::memcpy(&factor, p, sizeof(factor));
+    return _mm512_mul_ps(_mm512_cvtepi32_ps(integers), _mm512_cvtph_ps(_mm256_set1_epi16(factor)));
+  }
+};
+
+/// Biases as records of an f16 and eight unsigned bytes. Reads two records whatever the mask.
+struct SubBiases {
+  static constexpr int64_t kPerRecord = 8;
+  static constexpr int64_t kRecord = 2 + kPerRecord;
+  static constexpr int64_t At(int64_t group) { return group / kPerRecord * kRecord; }
+
+  static __m512 Load16(const std::byte* p, __mmask16 mask) {
+    const __m128i low = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + 2));
+    const __m128i high = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p + kRecord + 2));
+    int16_t first;
+    int16_t second;
+    std::memcpy(&first, p, sizeof(first));
+    std::memcpy(&second, p + kRecord, sizeof(second));
+    const __m512 factors =
+        _mm512_cvtph_ps(_mm256_mask_set1_epi16(_mm256_set1_epi16(first), 0xFF00, second));
+    const __m512i integers = _mm512_cvtepu8_epi32(_mm_unpacklo_epi64(low, high));
+    return _mm512_maskz_mul_ps(mask, _mm512_cvtepi32_ps(integers), factors);
   }
 };
 

@@ -3,14 +3,18 @@
     python bench/peers/gemv.py build/dev/bench/assay_peer --shape 1,4096,16384 --threads 1 --rounds 20
 
 Peers: torch bf16 and int4 (torch._weight_int4pack_mm_for_cpu, groups of 64), onnxruntime MatMulNBits (4 bits,
-groups of 64, f32 scales; accuracy_level 0: f32 activations, 4: int8), MLX's quantized_matmul on the CPU.
+groups of 64, f32 scales; accuracy_level 0: f32 activations, 4: int8), MLX's quantized_matmul on the CPU, and
+ggml_mul_mat of libggml-python for --ggml's types (f32 activations in, int8 inside; blocks as in a file).
 Each is left out when it is not installed. Weights rotate: one comes back after more than --cold MiB of others.
 One thread: CPU time of the process; more: wall time, and the fastest tenth beside the median, since nothing
 here tells a preempted sample. Packages: requirements-gemv.txt.
 """
 
 import argparse
+import ctypes
+import importlib.util
 import os
+import pathlib
 import platform
 import statistics
 import sys
@@ -105,6 +109,74 @@ def mlx_peers(m, k, n, _threads):
     return [(f"mlx {mx.__version__} affine4g64", n * k // 2 + n * k // GROUP * 4, peer)]
 
 
+GGML_TYPES = {"q4_0": (2, 32, 18), "q4_1": (3, 32, 20), "q5_0": (6, 32, 22), "q8_0": (8, 32, 34),
+              "q4_k": (12, 256, 144), "q5_k": (13, 256, 176), "q6_k": (14, 256, 210),
+              "iq4_nl": (20, 32, 18), "iq4_xs": (23, 256, 136), "mxfp4": (39, 32, 17)}
+
+
+def ggml_peers(types, library):
+    """Products of ggml's graph: one node, `threads` threads, a context for each copy."""
+    def peers(m, k, n, threads):
+        if library is None:
+            package = importlib.util.find_spec("libggml")
+            if package is None:
+                raise ImportError("no libggml-python")
+            folder = next(pathlib.Path(package.submodule_search_locations[0]).glob("**/libggml-cpu.so")).parent
+        else:
+            folder = pathlib.Path(library)
+        base = ctypes.CDLL(str(folder / "libggml-base.so"), ctypes.RTLD_GLOBAL)
+        cpu = ctypes.CDLL(str(folder / "libggml-cpu.so"))
+
+        class Params(ctypes.Structure):
+            _fields_ = [("size", ctypes.c_size_t), ("buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool)]
+
+        pointer, count = ctypes.c_void_p, ctypes.c_int64
+        for function, result, arguments in [
+                (base.ggml_init, pointer, [Params]),
+                (base.ggml_new_tensor_2d, pointer, [pointer, ctypes.c_int, count, count]),
+                (base.ggml_get_data, pointer, [pointer]),
+                (base.ggml_mul_mat, pointer, [pointer, pointer, pointer]),
+                (base.ggml_new_graph, pointer, [pointer]),
+                (base.ggml_build_forward_expand, None, [pointer, pointer]),
+                (base.ggml_quantize_chunk, ctypes.c_size_t,
+                 [ctypes.c_int, pointer, pointer, count, count, count, pointer]),
+                (cpu.ggml_graph_compute_with_ctx, ctypes.c_int, [pointer, pointer, ctypes.c_int])]:
+            function.restype, function.argtypes = result, arguments
+        cpu.ggml_cpu_init()
+        has = [name for name in ("avx2", "avx512", "avx512_vnni")
+               if getattr(cpu, f"ggml_cpu_has_{name}")()]
+        print(f"ggml built for {' '.join(has)}", file=sys.stderr)
+
+        def of_type(type_id, num_bytes):
+            def peer(seed):
+                # Every call takes its work buffer out of the context.
+                context = base.ggml_init(Params(num_bytes + (96 << 20), None, False))
+                w = base.ggml_new_tensor_2d(context, type_id, k, n)
+                x = base.ggml_new_tensor_2d(context, 0, k, m)
+                random = np.random.default_rng(seed)
+                rows = min(n, 64)  # repeated: values do not change a product's time
+                values = (random.standard_normal((rows, k)) * 0.02).astype(np.float32)
+                size = base.ggml_quantize_chunk(type_id, values.ctypes.data, base.ggml_get_data(w),
+                                                0, rows, k, None)
+                data = base.ggml_get_data(w)
+                for first in range(rows, n, rows):
+                    ctypes.memmove(data + first // rows * size, data, min(rows, n - first) * size // rows)
+                input_values = random.standard_normal((m, k)).astype(np.float32)
+                ctypes.memmove(base.ggml_get_data(x), input_values.ctypes.data, input_values.nbytes)
+                graph = base.ggml_new_graph(context)
+                base.ggml_build_forward_expand(graph, base.ggml_mul_mat(context, w, x))
+                return lambda: cpu.ggml_graph_compute_with_ctx(context, graph, threads)
+            return peer
+
+        found = []
+        for name in types:
+            type_id, values, block_bytes = GGML_TYPES[name]
+            num_bytes = n * k // values * block_bytes
+            found.append((f"ggml {name}", num_bytes, of_type(type_id, num_bytes)))
+        return found
+    return peers
+
+
 def cpu_name():
     try:
         with open("/proc/cpuinfo") as info:
@@ -140,12 +212,16 @@ def main():
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--cold", type=int, default=640, help="MiB")
     parser.add_argument("--assay", default="bf16,affine4g64,affine4g64:fused-a8,packed12")
+    parser.add_argument("--ggml", default="", help="types, separated by commas: q8_0,q4_k")
+    parser.add_argument("--ggml-library", help="folder of libggml-base.so and libggml-cpu.so; "
+                        "default: of the package libggml-python")
     args = parser.parse_args()
     m, k, n = (int(size) for size in args.shape.split(","))
     wanted = args.assay.split(",")
 
     found = []
-    for peers in (torch_peers, onnxruntime_peers, mlx_peers):
+    types = [name for name in args.ggml.split(",") if name]
+    for peers in (torch_peers, onnxruntime_peers, mlx_peers, ggml_peers(types, args.ggml_library)):
         try:
             found += peers(m, k, n, args.threads)
         except ImportError as error:

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <memory>
+
+#include "assay/kernels/ggml_repack.h"
+#include "assay/kernels/kernel_family.h"
+
+namespace assay {
+
+/// Kernels of ggml's block types. Blocks are repacked into planes once, at preparation.
+extern const KernelFamily kGgmlKernels;
+
+/// Codes of RepackGgml's planes against x in signed base-256 digits, as MakeAffineDigits. Null
+/// without AVX-512 VNNI.
+std::unique_ptr<ProductKernel> MakeGgmlDigits(const EncodedMatrix& planes,
+                                              const GgmlPacking& packing, bool a8);
+
+/// Whether MakeGgmlDigits will make one.
+bool HasGgmlDigits();
+
+}  // namespace assay
