@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "assay/report/border_report.h"
 #include "assay/report/number.h"
 
 namespace assay {
@@ -78,6 +79,8 @@ Json TensorToJson(const ComparedTensor& tensor) {
   json["reference_stored_as"] = tensor.stored_as_b;
   json["passed"] = tensor.passed;
   json["reasons"] = tensor.reasons;
+  if (!tensor.conversions.empty()) json["conversions"] = tensor.conversions;
+  if (!tensor.fits_only.empty()) json["fits_only"] = tensor.fits_only;
   if (tensor.difference) AddDifference(json, *tensor.difference);
   return json;
 }
@@ -141,6 +144,9 @@ std::string DetailText(const ComparedTensor& tensor) {
   const TensorDifference& difference = *tensor.difference;
   std::string text =
       fmt::format("\n  {} {}\n", Printable(tensor.name), difference.shape.ToString());
+  for (const std::string& conversion : tensor.conversions) {
+    text += fmt::format("    {}\n", conversion);
+  }
   if (difference.first_difference) text += fmt::format("    {}\n", Where(difference));
   if (difference.ulp) text += HistogramText(*difference.ulp, difference.num_elements);
   if (difference.num_sign_flips > 0) {
@@ -217,8 +223,11 @@ Json ToJson(const CompareReport& report, ReportHead head) {
   const CompareOptions& options = report.options;
   head.schema = "assay.compare/1";
   head.scope = {fmt::format("Tensors of A ({}) against tensors of the same name in the reference B "
-                            "({}).",
-                            options.a, options.b),
+                            "({}){}.",
+                            options.a, options.b,
+                            report.border ? ", names of one side mapped to GGUF's and llama.cpp's "
+                                            "conversions undone"
+                                          : ""),
                 options.stored ? "Planes of encoded weights are compared as they are stored."
                                : "Encoded weights are decoded first.",
                 "d = A − B."};
@@ -233,6 +242,7 @@ Json ToJson(const CompareReport& report, ReportHead head) {
   json["tensors_compared"] = report.num_compared;
   json["tensors_passed"] = report.num_passed;
   json["tensors_failed"] = report.num_failed;
+  if (report.border) json["border"] = ToJson(*report.border);
   json["seconds"] = report.seconds;
   json["notes"] = report.notes;
   json["results"] = Json::array();
@@ -243,7 +253,9 @@ Json ToJson(const CompareReport& report, ReportHead head) {
 }
 
 std::string ToText(const CompareReport& report, bool per_tensor, const TableStyle& style) {
-  std::string text = Verdict(report) + FailureLines(report);
+  std::string text = Verdict(report);
+  if (report.border) text += ToText(*report.border);
+  text += FailureLines(report);
   std::vector<const ComparedTensor*> shown;
   for (const ComparedTensor& tensor : report.tensors) {
     if (per_tensor || (tensor.difference && !Identical(tensor))) shown.push_back(&tensor);

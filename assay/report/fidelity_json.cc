@@ -3,6 +3,7 @@
 
 #include "assay/base/text.h"
 #include "assay/formats/catalogue.h"
+#include "assay/report/border_report.h"
 #include "assay/report/fidelity_report.h"
 #include "assay/report/number.h"
 
@@ -89,6 +90,8 @@ Json ResultJson(const FidelityReport& report, const FidelityResult& result) {
   }
   if (result.bits_identical) json["weight_bits_identical"] = *result.bits_identical;
   if (!result.notes.empty()) json["notes"] = result.notes;
+  if (!result.conversions.empty()) json["conversions"] = result.conversions;
+  if (!result.fits_only.empty()) json["fits_only"] = result.fits_only;
   return json;
 }
 
@@ -222,6 +225,7 @@ Json FidelityJson(const FidelityReport& report, const std::string& command,
     json["sampled_rows"].push_back({{"rows", rows}, {"indices", indices}});
   }
   json["notes"] = report.notes;
+  if (report.border) json["border"] = ToJson(*report.border);
   return json;
 }
 

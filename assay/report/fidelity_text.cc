@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <map>
 
+#include "assay/report/border_report.h"
 #include "assay/report/fidelity_report.h"
 #include "assay/report/number.h"
 #include "assay/report/skipped_text.h"
@@ -164,6 +165,19 @@ std::string Skipped(const FidelityReport& report) {
   return text.Render();
 }
 
+/// Of copies across the border whose matrices are not what they should be.
+std::string FitsOnly(const FidelityReport& report) {
+  constexpr int64_t kShown = 5;
+  std::string text;
+  int64_t count = 0;
+  for (const FidelityResult& result : report.results) {
+    if (result.fits_only.empty() || ++count > kShown) continue;
+    text += fmt::format("note: {}: {}\n", Printable(ShortName(result)), result.fits_only);
+  }
+  if (count > kShown) text += fmt::format("note: … and {} more\n", WithThousands(count - kShown));
+  return text;
+}
+
 }  // namespace
 
 std::string FidelityText(const FidelityReport& report, bool per_tensor, const TableStyle& style) {
@@ -181,6 +195,7 @@ std::string FidelityText(const FidelityReport& report, bool per_tensor, const Ta
                         static_cast<double>(std::max<int64_t>(report.model_bytes, 1)),
                     2));
   }
+  if (report.border) text += ToText(*report.border) + FitsOnly(report);
   text += Skipped(report);
   for (const std::string& note : report.notes) text += "note: " + Printable(note) + "\n";
   return text;

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
-#include <mutex>
 #include <set>
 
 #include "assay/base/error.h"
@@ -11,6 +9,7 @@
 #include "assay/base/text.h"
 #include "assay/checkpoint/model.h"
 #include "assay/measure/timing.h"
+#include "assay/studies/border_operands.h"
 
 namespace assay {
 namespace {
@@ -19,98 +18,48 @@ int64_t NumWildcards(std::string_view text) {
   return std::ranges::count_if(text, [](char c) { return c == '*' || c == '?'; });
 }
 
-/// A name of one side: what it looks like, and how to get at its elements.
-struct Operand {
-  DType dtype = DType::kF32;
-  Shape shape;
-  std::string stored_as;
-  int64_t num_bytes = 0;
-  std::function<ElementSource()> open;
+/// A name in A and one in B.
+struct NamePair {
+  std::string a;
+  std::string b;
+  const Crossing* crossing = nullptr;
 };
 
-/// Decodes rows of a weight, matrix after matrix of its stack.
-ElementSource DecodedSource(const Weight& weight) {
-  struct Planes {
-    std::mutex mutex;
-    std::map<int64_t, EncodedMatrix> matrices;
-  };
-  ElementSource source;
-  source.dtype = weight.dtype();
-  source.shape = weight.PlainShape();
-  source.read = [weight, planes = std::make_shared<Planes>()](
-                    int64_t first, int64_t count,
-                    std::vector<std::byte>& scratch) -> std::span<const std::byte> {
-    const size_t row_bytes =
-        static_cast<size_t>(weight.cols()) * static_cast<size_t>(BitsOf(weight.dtype())) / 8;
-    scratch.resize(static_cast<size_t>(count) * row_bytes);
-    for (int64_t done = 0; done < count;) {
-      const int64_t index = (first + done) / weight.rows();
-      const int64_t row = (first + done) % weight.rows();
-      const int64_t rows = std::min(count - done, weight.rows() - row);
-      const EncodedMatrix* matrix = nullptr;
-      {
-        const std::lock_guard lock(planes->mutex);
-        auto found = planes->matrices.find(index);
-        if (found == planes->matrices.end()) {
-          found = planes->matrices.emplace(index, weight.Encoded(index)).first;
-        }
-        matrix = &found->second;  // map entries stay where they are
-      }
-      matrix->format->DecodeRowsTo(
-          *matrix, row, rows, weight.dtype(),
-          std::span(scratch).subspan(static_cast<size_t>(done) * row_bytes,
-                                     static_cast<size_t>(rows) * row_bytes));
-      done += rows;
-    }
-    return scratch;
-  };
-  return source;
+/// The name that the first rename that fits gives.
+std::optional<std::string> Renamed(const std::string& name, const CompareOptions& options) {
+  for (const CompareRename& rename : options.renames) {
+    if (auto renamed = rename.Apply(name)) return renamed;
+  }
+  return std::nullopt;
 }
 
-std::map<std::string, Operand> OperandsOf(const Model& model, bool stored) {
-  std::map<std::string, Operand> operands;
-  std::set<std::string, std::less<>> folded;
-  if (!stored) {
-    for (const Weight& weight : model.Weights()) {
-      if (weight.plain()) continue;
-      folded.insert(weight.tensor_names().begin(), weight.tensor_names().end());
-      operands[weight.name()] = {weight.dtype(), weight.PlainShape(), weight.format()->Name(),
-                                 weight.num_bytes(), [&weight] { return DecodedSource(weight); }};
-    }
+/// By name in A.
+std::vector<NamePair> PairNames(const std::map<std::string, Operand>& a,
+                                const std::vector<Crossing>& crossings,
+                                const CompareOptions& options) {
+  std::vector<NamePair> pairs;
+  const auto wanted = [&](const std::string& name, const std::string& target) {
+    return options.tensors.empty() || GlobMatchAny(options.tensors, name) ||
+           GlobMatchAny(options.tensors, target);
+  };
+  std::set<std::string> crossing_names;
+  for (const Crossing& crossing : crossings) {
+    crossing_names.insert(crossing.a);
+    if (wanted(crossing.a, crossing.b)) pairs.push_back({crossing.a, crossing.b, &crossing});
   }
-  for (const StoredTensor& tensor : model.Tensors()) {
-    if (folded.contains(tensor.name)) continue;
-    operands[tensor.name] = {tensor.dtype, tensor.shape, std::string(NameOf(tensor.dtype)),
-                             tensor.shape.CheckedNumBytes(tensor.dtype).value_or(0),
-                             [&model, &tensor] { return SourceOf(model.Load(tensor.name)); }};
-  }
-  return operands;
-}
-
-/// Name in A → name in B.
-std::map<std::string, std::string> PairNames(const std::map<std::string, Operand>& a,
-                                             const CompareOptions& options) {
-  std::map<std::string, std::string> pairs;
   std::map<std::string, std::string> taken;
   for (const auto& [name, operand] : a) {
-    std::string target = name;
-    for (const CompareRename& rename : options.renames) {
-      if (const auto renamed = rename.Apply(name)) {
-        target = *renamed;
-        break;
-      }
-    }
-    if (!options.tensors.empty() && !GlobMatchAny(options.tensors, name) &&
-        !GlobMatchAny(options.tensors, target)) {
-      continue;
-    }
+    if (crossing_names.contains(name)) continue;
+    const std::string target = Renamed(name, options).value_or(name);
+    if (!wanted(name, target)) continue;
     const auto [other, is_new] = taken.emplace(target, name);
     if (!is_new) {
       ThrowUsage("--rename: {} and {} would both be compared with {}", Quoted(other->second),
                  Quoted(name), Quoted(target));
     }
-    pairs.emplace(name, target);
+    pairs.push_back({name, target, nullptr});
   }
+  std::ranges::stable_sort(pairs, {}, &NamePair::a);
   return pairs;
 }
 
@@ -141,6 +90,18 @@ void ComparePair(const Operand& a, const Operand& b, const CompareOptions& optio
   }
   result.reasons = FailedGates(options.gates, *result.difference);
   result.passed = result.reasons.empty();
+}
+
+/// A tensor that differs, in shape or in its values, may be the right one after another
+/// transformation: what is meant is known then, and it fails by name.
+void Explain(const Border& border, const Crossing& crossing, ComparedTensor& result) {
+  const bool same =
+      result.difference && result.difference->num_equal_bits == result.difference->num_elements;
+  if (same) return;
+  result.fits_only = FitsOnly(border, crossing);
+  if (result.fits_only.empty()) return;
+  result.passed = false;
+  result.reasons.push_back(result.fits_only);
 }
 
 ComparedTensor OnlyIn(std::string_view side, const std::string& name, bool allowed) {
@@ -185,20 +146,30 @@ CompareReport RunCompare(const CompareOptions& options) {
   const Stopwatch watch;
   const Model model_a = Model::Open(options.a);
   const Model model_b = Model::Open(options.b);
-  const auto a = OperandsOf(model_a, options.stored);
-  const auto b = OperandsOf(model_b, options.stored);
-  const auto pairs = PairNames(a, options);
-
+  auto a = OperandsOf(model_a, options.stored);
+  auto b = OperandsOf(model_b, options.stored);
   CompareReport report;
   report.options = options;
+  std::optional<Border> border;
+  std::vector<Crossing> crossings;
+  if (!options.stored) border = Border::Between(model_a, model_b);
+  if (border) {
+    report.border.emplace().architecture = border->architecture();
+    report.notes = border->notes();
+    crossings = CrossBorder(
+        *border, a, b, [&](const std::string& name) { return Renamed(name, options).has_value(); },
+        report.notes);
+  }
+  const std::vector<NamePair> pairs = PairNames(a, crossings, options);
+
   Progress progress;
   progress.num_items = static_cast<int64_t>(pairs.size());
-  for (const auto& [name, target] : pairs) progress.num_bytes += a.at(name).num_bytes;
+  for (const auto& [name, target, crossing] : pairs) progress.num_bytes += a.at(name).num_bytes;
   const auto tell = [&] {
     if (options.progress) options.progress(progress);
   };
   std::set<std::string> used;
-  for (const auto& [name, target] : pairs) {
+  for (const auto& [name, target, crossing] : pairs) {
     tell();
     const Operand& operand = a.at(name);
     ++progress.items_done;
@@ -216,6 +187,11 @@ CompareReport RunCompare(const CompareOptions& options) {
     result.stored_as_a = operand.stored_as;
     result.stored_as_b = reference->second.stored_as;
     ComparePair(operand, reference->second, options, result);
+    if (crossing != nullptr) {
+      report.border->Add(*crossing->pair);
+      result.conversions = crossing->pair->Sentences();
+      Explain(*border, *crossing, result);
+    }
     report.num_compared += result.difference ? 1 : 0;
     report.tensors.push_back(std::move(result));
   }

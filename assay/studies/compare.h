@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "assay/base/progress.h"
+#include "assay/studies/border.h"
 #include "assay/studies/compare_gates.h"
 #include "assay/studies/tensor_difference.h"
 
@@ -41,18 +42,23 @@ struct CompareOptions {
 
 /// One name of either side.
 struct ComparedTensor {
-  std::string name;         ///< in A; in B when only B has it
+  std::string name;         ///< in A, of several as BorderPair shows them; in B when only B has it
   std::string reference;    ///< in B, when that is another one
   std::string stored_as_a;  ///< "affine4g64", "BF16"; empty when A lacks it
   std::string stored_as_b;
   bool passed = true;
   std::vector<std::string> reasons;  ///< why it failed, or was not compared
+  /// Across the border to GGUF: what was undone first, one sentence each.
+  std::vector<std::string> conversions;
+  /// Border::Unexpected: it fails, and the figures are those without that transformation.
+  std::string fits_only;
   std::optional<TensorDifference> difference;
 };
 
 struct CompareReport {
   CompareOptions options;
   std::vector<ComparedTensor> tensors;  ///< by name in A, then those that only B has
+  std::optional<BorderSummary> border;  ///< when names of a GGUF file were mapped
   int64_t num_compared = 0;
   int64_t num_passed = 0;
   int64_t num_failed = 0;
@@ -61,7 +67,8 @@ struct CompareReport {
 };
 
 /// Compares two tensor files or folders name by name. Encoded weights are decoded, unless
-/// options.stored.
+/// options.stored. Between a folder and a GGUF file, names that no rename fits are those of Border,
+/// unless options.stored, and what llama.cpp's converter did is undone.
 /// Errors: usage for gates that a tensor of zeros would pass, and for renames that collide; input
 /// for unreadable files, and when no tensor is left to compare.
 /// Cost: one pass over both sides; memory of some rows.

@@ -58,7 +58,11 @@ class Study {
       : options_(options), model_(Model::Open(options.model)) {
     report_.options = options;
     for (const std::string& name : options.formats) formats_.push_back(Format::Parse(name));
-    if (!options.against.empty()) copy_.emplace(Model::Open(options.against));
+    if (!options.against.empty()) {
+      copy_.emplace(Model::Open(options.against));
+      border_ = Border::Between(model_, *copy_);
+      if (border_) report_.border.emplace().architecture = border_->architecture();
+    }
     if (formats_.empty() && !copy_) {
       ThrowUsage("nothing to measure: expected --format or --against");
     }
@@ -123,6 +127,8 @@ class Study {
     report_.notes = model_.Notes();
     const std::vector<std::string>& notes = model_.WeightNotes();
     report_.notes.insert(report_.notes.end(), notes.begin(), notes.end());
+    if (!border_) return;
+    report_.notes.insert(report_.notes.end(), border_->notes().begin(), border_->notes().end());
   }
 
   const std::vector<int64_t>& RowsOf(int64_t rows) {
@@ -151,16 +157,20 @@ class Study {
     return result;
   }
 
-  void Measure(FidelityResult result, const EncodedMatrix& encoded, MatrixComparison& comparison,
-               const FidelityActivations* activations) {
+  static RowReader Decoder(const EncodedMatrix& encoded) {
+    return [&encoded](int64_t first, int64_t count, std::span<float> out) {
+      encoded.format->DecodeRows(encoded, first, count, out);
+    };
+  }
+
+  /// `decoded` gives the rows of `encoded` in the order of the source.
+  void Measure(FidelityResult result, const EncodedMatrix& encoded, const RowReader& decoded,
+               MatrixComparison& comparison, const FidelityActivations* activations) {
     result.num_bytes = encoded.NumBytes();
     result.figures = encoded.format->Figures(encoded);
     result.bits_per_weight = 8.0 * static_cast<double>(result.num_bytes) /
                              static_cast<double>(encoded.rows * encoded.cols);
-    const MatrixErrors errors =
-        comparison.Compare([&](int64_t first, int64_t count, std::span<float> out) {
-          encoded.format->DecodeRows(encoded, first, count, out);
-        });
+    const MatrixErrors errors = comparison.Compare(decoded);
     result.weight = errors.weight;
     result.matmul = errors.matmul;
     if (activations != nullptr && options_.repeats > 0) {
@@ -212,30 +222,93 @@ class Study {
       if (format->Lossless() && encoded.dtype == view.dtype()) {
         result.bits_identical = DecodesToTheSameBits(encoded, view);
       }
-      Measure(std::move(result), encoded, comparison, activations);
+      Measure(std::move(result), encoded, Decoder(encoded), comparison, activations);
     }
-    if (copy_) MeasureCopy(weight, index, comparison, activations);
+    if (copy_) MeasureCopy(weight, index, view, comparison, activations);
   }
 
-  void MeasureCopy(const Weight& weight, int64_t index, MatrixComparison& comparison,
-                   const FidelityActivations* activations) {
-    const Weight* copy = copy_->FindWeight(weight.name());
-    const auto skip = [&](std::string reason) {
-      if (index == 0) {
-        report_.skipped.push_back({weight.name(), "against", std::move(reason), 0});
-      }
-    };
-    if (copy == nullptr) return skip("the copy has no such weight");
-    if (copy->rows() != weight.rows() || copy->cols() != weight.cols() ||
-        copy->stack() != weight.stack()) {
-      return skip(fmt::format("the copy's shape is {}, not {}", copy->PlainShape().ToString(),
-                              weight.PlainShape().ToString()));
+  /// The matrix of the copy that stands for one of the source.
+  struct CopyMatrix {
+    const Weight* weight = nullptr;  ///< null when there is none
+    int64_t index = 0;
+    const BorderPair* pair = nullptr;  ///< across the border
+  };
+
+  CopyMatrix CopyOf(const Weight& weight, int64_t index) const {
+    if (!border_) return {copy_->FindWeight(weight.name()), index, nullptr};
+    const auto [pair, place] = border_->Find(weight.name());
+    if (pair == nullptr) return {};
+    const bool stacked = pair->Has(BorderConversion::kStackedExperts);
+    if (!border_->gguf_is_a()) {
+      const int64_t expert = stacked ? static_cast<int64_t>(place) : index;
+      return {copy_->FindWeight(pair->gguf.front().name), expert, pair};
     }
-    FidelityResult result = Describe(weight, index, copy->format());
+    if (!stacked) return {copy_->FindWeight(pair->folder.front()), index, pair};
+    const auto expert = static_cast<size_t>(index);
+    if (expert >= pair->folder.size()) return {nullptr, 0, pair};
+    return {copy_->FindWeight(pair->folder[expert]), 0, pair};
+  }
+
+  /// Why the copy's matrix does not stand for the source's; nothing when it does.
+  static std::optional<std::string> WhyNotCopy(const Weight& weight, const CopyMatrix& copy) {
+    if (copy.pair != nullptr && copy.pair->Has(BorderConversion::kJoinedRows)) {
+      return "its rows stand in one tensor with others on one side; assay compare joins them";
+    }
+    if (copy.weight == nullptr) return "the copy has no such weight";
+    const bool stacked = copy.pair != nullptr && copy.pair->Has(BorderConversion::kStackedExperts);
+    if (copy.weight->rows() == weight.rows() && copy.weight->cols() == weight.cols() &&
+        copy.index < copy.weight->stack() && (stacked || copy.weight->stack() == weight.stack())) {
+      return std::nullopt;
+    }
+    return fmt::format("the copy's shape is {}, not {}", copy.weight->PlainShape().ToString(),
+                       weight.PlainShape().ToString());
+  }
+
+  void MeasureCopy(const Weight& weight, int64_t index, const MatrixView& view,
+                   MatrixComparison& comparison, const FidelityActivations* activations) {
+    const CopyMatrix copy = CopyOf(weight, index);
+    if (const auto reason = WhyNotCopy(weight, copy)) {
+      if (index == 0) report_.skipped.push_back({weight.name(), "against", *reason, 0});
+      return;
+    }
+    FidelityResult result = Describe(weight, index, copy.weight->format());
     result.against = true;
     NoteWidth(result, activations);
-    for (const std::string& note : copy->notes()) result.notes.push_back(note);
-    Measure(std::move(result), copy->Encoded(index), comparison, activations);
+    for (const std::string& note : copy.weight->notes()) result.notes.push_back(note);
+    const EncodedMatrix encoded = copy.weight->Encoded(copy.index);
+    RowReader decoded = Decoder(encoded);
+    if (copy.pair != nullptr) {
+      if (crossed_.insert(copy.pair).second) report_.border->Add(*copy.pair);
+      result.conversions = copy.pair->Sentences();
+      result.fits_only = FitsOnly(*copy.pair, weight, view, decoded);
+      if (const int64_t heads = copy.pair->gguf.front().heads; heads > 0) {
+        decoded = InOrderOfSource(weight, heads, std::move(decoded));
+      }
+    }
+    Measure(std::move(result), encoded, decoded, comparison, activations);
+  }
+
+  RowReader InOrderOfSource(const Weight& weight, int64_t heads, RowReader decoded) const {
+    return [this, rows = weight.rows(), cols = static_cast<size_t>(weight.cols()), heads,
+            decoded = std::move(decoded)](int64_t first, int64_t count, std::span<float> out) {
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t other = border_->gguf_is_a() ? UnpermutedRow(first + i, rows, heads)
+                                                   : PermutedRow(first + i, rows, heads);
+        decoded(other, 1, out.subspan(static_cast<size_t>(i) * cols, cols));
+      }
+    };
+  }
+
+  std::string FitsOnly(const BorderPair& pair, const Weight& weight, const MatrixView& view,
+                       const RowReader& decoded) const {
+    BorderMatrix folder{weight.rows(), weight.cols(),
+                        [&view](int64_t first, int64_t count, std::span<float> out) {
+                          view.ReadRows(first, count, out);
+                        }};
+    BorderMatrix file{weight.rows(), weight.cols(), decoded};
+    if (border_->gguf_is_a()) std::swap(folder, file);
+    const auto found = FindTransformation(folder, file, pair.Expected());
+    return found ? border_->Unexpected(pair, *found) : std::string();
   }
 
   void NoteWidth(FidelityResult& result, const FidelityActivations* activations) const {
@@ -324,6 +397,8 @@ class Study {
   const FidelityOptions& options_;
   Model model_;
   std::optional<Model> copy_;
+  std::optional<Border> border_;
+  std::set<const BorderPair*> crossed_;
   std::vector<FormatPtr> formats_;
   std::unique_ptr<ActivationSource> activations_;
   std::vector<const Weight*> weights_;

@@ -9,6 +9,7 @@
 #include "assay/kernels/matmul.h"
 #include "assay/measure/error_stats.h"
 #include "assay/measure/timing.h"
+#include "assay/studies/border.h"
 #include "assay/tensor/shape.h"
 
 namespace assay {
@@ -17,7 +18,9 @@ namespace assay {
 struct FidelityOptions {
   std::string model;                 ///< file or folder
   std::vector<std::string> formats;  ///< names; may be empty when `against` is not
-  std::string against;               ///< a quantised copy of the model; empty: none
+  /// A quantised copy of the model; empty: none. Between a folder and a GGUF file names are those
+  /// of Border, and what llama.cpp's converter did is undone.
+  std::string against;
   std::vector<std::string> tensors;  ///< globs over weight names; empty: every weight
   int64_t rows = 0;                  ///< rows measured of each matrix, evenly spaced; 0: all
   int64_t tokens = 64;               ///< rows of the synthetic activation; 0: no products
@@ -50,6 +53,10 @@ struct FidelityResult {
   /// Lossless formats: decoded to the source's dtype and compared bit for bit.
   std::optional<bool> bits_identical;
   std::vector<std::string> notes;
+  /// Of a copy across the border to GGUF: what was undone first, one sentence each.
+  std::vector<std::string> conversions;
+  /// Border::Unexpected: the figures are those without that transformation.
+  std::string fits_only;
 
   int64_t num_values() const { return source_shape.NumElements(); }
 };
@@ -86,6 +93,7 @@ struct FidelityReport {
   std::vector<FidelityTotal> totals;
   std::vector<FidelitySkipped> skipped;
   std::vector<std::string> notes;
+  std::optional<BorderSummary> border;  ///< when names of the copy were mapped
   /// Rows measured, for each height of a matrix whose rows were sampled.
   std::vector<std::pair<int64_t, std::vector<int64_t>>> sampled_rows;
   int64_t num_tensors = 0;   ///< of the model

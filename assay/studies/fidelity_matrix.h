@@ -1,13 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "assay/kernels/reproducible_matmul.h"
 #include "assay/measure/error_stats.h"
+#include "assay/studies/row_reader.h"
 
 namespace assay {
 
@@ -32,9 +32,6 @@ std::unique_ptr<ActivationSource> SyntheticActivations(int64_t tokens, uint64_t 
 /// The only floating tensor with two or more axes in a safetensors or npy file, leading axes taken
 /// as tokens; values rounded to bf16. Errors: input.
 std::unique_ptr<ActivationSource> LoadedActivations(const std::string& path);
-
-/// Reads `count` rows of a matrix from `first` into floats.
-using RowReader = std::function<void(int64_t first, int64_t count, std::span<float> out)>;
 
 /// Errors of a matrix and of the products with it.
 struct MatrixErrors {
