@@ -67,7 +67,7 @@ struct Words {
   static constexpr int kBits = BitsOf(kCodes);
   static constexpr int kPerWord = 32 / kBits;
 
-  explicit HWY_INLINE Words(hn::Vec<DU> packed) : words(packed) {}
+  HWY_INLINE Words(hn::Vec<DU> packed, const int8_t* /*table*/) : words(packed) {}
 
   HWY_INLINE V Value(int j) const {
     // The sign bit belongs to the last code: that one is shifted down instead.
@@ -82,36 +82,47 @@ struct Words {
   hn::Vec<DU> words;
 };
 
-/// Twice the value of e2m1 is an integer: a byte table makes int8 of the nibbles, whose bytes are
-/// moved to the top of their word.
+/// The byte at place `j` of each word, counted from the lowest, at its top, the others 0.
+HWY_INLINE V SignedByte(hn::Vec<DU> bytes, int j) {
+  const auto top = hn::Set(DU(), 0xFF000000u);
+  const auto moved = j == 0   ? hn::ShiftLeft<24>(bytes)
+                     : j == 1 ? hn::And(hn::ShiftLeft<16>(bytes), top)
+                     : j == 2 ? hn::And(hn::ShiftLeft<8>(bytes), top)
+                              : hn::And(bytes, top);
+  return hn::ConvertTo(D(), hn::BitCast(DI(), moved));
+}
+
+/// Nibbles by way of a byte table.
 template <>
-struct Words<LaneCodes::kE2M1> {
+struct Words<LaneCodes::kTable4> {
   static constexpr int kPerWord = 8;
 
-  explicit HWY_INLINE Words(hn::Vec<DU> packed) : even(packed), odd(packed) {
+  HWY_INLINE Words(hn::Vec<DU> packed, const int8_t* entries) : even(packed), odd(packed) {
     const hn::Repartition<uint8_t, D> d8;
-    HWY_ALIGN static constexpr uint8_t kTwice[16] = {0, 1,   2,   3,   4,   6,   8,   12,
-                                                     0, 255, 254, 253, 252, 250, 248, 244};
-    const auto table = hn::LoadDup128(d8, kTwice);
+    const auto table = hn::LoadDup128(d8, reinterpret_cast<const uint8_t*>(entries));
     const auto low = hn::Set(DU(), 0x0F0F0F0Fu);
     even = hn::BitCast(DU(), hn::TableLookupBytes(table, hn::BitCast(d8, hn::And(packed, low))));
     odd = hn::BitCast(DU(), hn::TableLookupBytes(
                                 table, hn::BitCast(d8, hn::And(hn::ShiftRight<4>(packed), low))));
   }
 
-  HWY_INLINE V Value(int j) const {
-    const auto top = hn::Set(DU(), 0xFF000000u);
-    const auto bytes = j % 2 == 0 ? even : odd;
-    const auto moved = j / 2 == 0   ? hn::ShiftLeft<24>(bytes)
-                       : j / 2 == 1 ? hn::And(hn::ShiftLeft<16>(bytes), top)
-                       : j / 2 == 2 ? hn::And(hn::ShiftLeft<8>(bytes), top)
-                                    : hn::And(bytes, top);
-    return hn::ConvertTo(D(), hn::BitCast(DI(), moved));
-  }
-  static constexpr int Shift(int /*j*/) { return 25; }
+  HWY_INLINE V Value(int j) const { return SignedByte(j % 2 == 0 ? even : odd, j / 2); }
+  static constexpr int Shift(int /*j*/) { return 24; }
 
   hn::Vec<DU> even;
   hn::Vec<DU> odd;
+};
+
+template <>
+struct Words<LaneCodes::kInt8> {
+  static constexpr int kPerWord = 4;
+
+  HWY_INLINE Words(hn::Vec<DU> packed, const int8_t* /*table*/) : words(packed) {}
+
+  HWY_INLINE V Value(int j) const { return SignedByte(words, j); }
+  static constexpr int Shift(int /*j*/) { return 24; }
+
+  hn::Vec<DU> words;
 };
 
 template <LaneCodes kCodes, size_t kX>
@@ -139,7 +150,7 @@ HWY_INLINE void Row(const LaneProduct& p, int64_t row, int64_t m, const float* s
     V parts[kX];
     for (V& part : parts) part = hn::Zero(d);
     const float* x_unit = x + u * unit;
-    const Words<kCodes> unpacked(words);
+    const Words<kCodes> unpacked(words, p.table);
     for (int j = 0; j < kPerWord; ++j) {
       const V value = unpacked.Value(j);
       for (size_t i = 0; i < kX; ++i) {
@@ -202,7 +213,7 @@ void RowsOf(const LaneProduct& p, int64_t first, int64_t last, float* y) {
 }
 
 template <LaneCodes kCodes>
-void ArrangeOf(const float* x, int64_t cols, float* out) {
+void ArrangeOf(float factor, const float* x, int64_t cols, float* out) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(D()));
   constexpr int64_t kPerWord = Words<kCodes>::kPerWord;
   const int64_t unit = kPerWord * lanes;
@@ -210,7 +221,7 @@ void ArrangeOf(const float* x, int64_t cols, float* out) {
     const int64_t in_unit = c % unit;
     const int64_t j = in_unit % kPerWord;
     const float down =
-        1.0f / static_cast<float>(uint32_t{1} << Words<kCodes>::Shift(static_cast<int>(j)));
+        factor / static_cast<float>(uint32_t{1} << Words<kCodes>::Shift(static_cast<int>(j)));
     out[c - in_unit + j * lanes + in_unit / kPerWord] = x[c] * down;
   }
 }
@@ -225,29 +236,33 @@ void CodeLaneRows(LaneCodes codes, const LaneProduct& p, int64_t first, int64_t 
       return RowsOf<LaneCodes::kAffine4>(p, first, last, y);
     case LaneCodes::kAffine8:
       return RowsOf<LaneCodes::kAffine8>(p, first, last, y);
-    case LaneCodes::kE2M1:
-      return RowsOf<LaneCodes::kE2M1>(p, first, last, y);
+    case LaneCodes::kTable4:
+      return RowsOf<LaneCodes::kTable4>(p, first, last, y);
+    case LaneCodes::kInt8:
+      return RowsOf<LaneCodes::kInt8>(p, first, last, y);
   }
 }
 
-/// One row of x into words' order; returns the floats it takes, zeros behind the last column.
-int64_t CodeLaneArrange(LaneCodes codes, const float* x, int64_t cols, float* out) {
+int64_t CodeLaneArrange(LaneCodes codes, float factor, const float* x, int64_t cols, float* out) {
   const int64_t unit = 32 / BitsOf(codes) * static_cast<int64_t>(hn::Lanes(D()));
   const int64_t stride = CeilDiv(cols, unit) * unit;
   if (out == nullptr) return stride;
   std::fill_n(out, stride, 0.0f);
   switch (codes) {
     case LaneCodes::kAffine2:
-      ArrangeOf<LaneCodes::kAffine2>(x, cols, out);
+      ArrangeOf<LaneCodes::kAffine2>(factor, x, cols, out);
       break;
     case LaneCodes::kAffine4:
-      ArrangeOf<LaneCodes::kAffine4>(x, cols, out);
+      ArrangeOf<LaneCodes::kAffine4>(factor, x, cols, out);
       break;
     case LaneCodes::kAffine8:
-      ArrangeOf<LaneCodes::kAffine8>(x, cols, out);
+      ArrangeOf<LaneCodes::kAffine8>(factor, x, cols, out);
       break;
-    case LaneCodes::kE2M1:
-      ArrangeOf<LaneCodes::kE2M1>(x, cols, out);
+    case LaneCodes::kTable4:
+      ArrangeOf<LaneCodes::kTable4>(factor, x, cols, out);
+      break;
+    case LaneCodes::kInt8:
+      ArrangeOf<LaneCodes::kInt8>(factor, x, cols, out);
       break;
   }
   return stride;

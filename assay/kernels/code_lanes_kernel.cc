@@ -1,4 +1,4 @@
-// The kernel around code_lanes.h, for affine codes of 2, 4 and 8 bits and for e2m1 blocks.
+// The kernel around code_lanes.h, for affine codes of 2, 4 and 8 bits, e2m1 blocks and ggml's.
 
 #include <fmt/format.h>
 
@@ -13,19 +13,25 @@
 #include "assay/kernels/affine_kernels.h"
 #include "assay/kernels/block_kernels.h"
 #include "assay/kernels/code_lanes.h"
+#include "assay/kernels/ggml_kernels.h"
 
 namespace assay {
 namespace {
 
 constexpr int64_t kMaxXRows = 16;
 
+/// Twice the values of e2m1.
+constexpr int8_t kTwiceE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 class CodeLanes final : public ProductKernel {
  public:
   /// `product`: planes and shape; x is filled in here. `table`: of scale bytes, empty without.
+  /// `factor`: a power of two that the weights are multiplied by.
   CodeLanes(const EncodedMatrix& weight, LaneCodes codes, const LaneProduct& product,
-            std::vector<float> table, std::string what)
+            std::vector<float> table, std::string what, float factor = 1.0f)
       : weight_(weight),
         codes_(codes),
+        factor_(factor),
         table_(std::move(table)),
         what_(std::move(what)),
         target_(ActiveTargetName()),
@@ -33,7 +39,7 @@ class CodeLanes final : public ProductKernel {
         product_(product) {
     product_.scale_table = table_.empty() ? nullptr : table_.data();
     product_.group_shift = std::countr_zero(static_cast<uint64_t>(product.group));
-    product_.x_stride = functions_.arrange(codes_, nullptr, weight.cols, nullptr);
+    product_.x_stride = functions_.arrange(codes_, factor_, nullptr, weight.cols, nullptr);
     product_.sums_stride = weight.cols / product.group + kGroupPadding;
   }
 
@@ -56,7 +62,7 @@ class CodeLanes final : public ProductKernel {
     std::fill_n(sums_.data(), sums_.size(), 0.0f);
     for (int64_t m = 0; m < x.num_rows(); ++m) {
       const float* row = values + m * x.cols();
-      functions_.arrange(codes_, row, x.cols(), x_.data() + m * product_.x_stride);
+      functions_.arrange(codes_, factor_, row, x.cols(), x_.data() + m * product_.x_stride);
       for (int64_t g = 0; g < x.cols() / product_.group; ++g) {
         double sum = 0;
         for (int64_t i = 0; i < product_.group; ++i) {
@@ -76,6 +82,7 @@ class CodeLanes final : public ProductKernel {
  private:
   EncodedMatrix weight_;
   LaneCodes codes_;
+  float factor_;
   std::vector<float> table_;
   std::string what_;
   std::string target_;
@@ -113,12 +120,31 @@ std::unique_ptr<ProductKernel> MakeE2M1Lanes(const EncodedMatrix& weight, const 
   LaneProduct product{};
   product.codes = weight.Get("codes").bytes().data();
   product.scales = weight.Get("scales").bytes().data();
+  product.table = kTwiceE2M1;
   product.rows = weight.rows;
   product.cols = weight.cols;
   product.group = format.block();
-  return std::make_unique<CodeLanes>(weight, LaneCodes::kE2M1, product,
+  return std::make_unique<CodeLanes>(weight, LaneCodes::kTable4, product,
                                      std::vector<float>(scale_table.begin(), scale_table.end()),
-                                     format.Name());
+                                     format.Name(), 0.5f);
+}
+
+std::unique_ptr<ProductKernel> MakeGgmlLanes(const EncodedMatrix& planes,
+                                             const GgmlPacking& packing) {
+  LaneProduct product{};
+  product.codes = planes.Get("codes").bytes().data();
+  product.scales = planes.Get("scales").bytes().data();
+  if (packing.min_at >= 0) product.biases = planes.Get("biases").bytes().data();
+  product.table = packing.table.data();
+  product.dtype = DType::kF32;
+  product.rows = planes.rows;
+  product.cols = planes.cols;
+  product.group = packing.group;
+  const LaneCodes codes = packing.bits != 4       ? LaneCodes::kInt8
+                          : packing.table.empty() ? LaneCodes::kAffine4
+                                                  : LaneCodes::kTable4;
+  return std::make_unique<CodeLanes>(planes, codes, product, std::vector<float>(),
+                                     planes.format->Name());
 }
 
 }  // namespace assay

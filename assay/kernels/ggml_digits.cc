@@ -46,9 +46,13 @@ DigitsEntry EntryFor(bool a8) {
             : MakeDigitsEntry<Codes, kGroup, 3, Scales, Biases>();
 }
 
+bool IsIq4(const GgmlPacking& packing) {
+  return packing.table.data() == ggml_internal::kIq4Values.data();
+}
+
 /// Types whose scale is an f16.
 DigitsEntry EntryForF16(const GgmlPacking& packing, bool a8) {
-  if (!packing.table.empty()) return EntryFor<Iq4Codes, 32, F16Scales, NoBiases>(a8);
+  if (IsIq4(packing)) return EntryFor<Iq4Codes, 32, F16Scales, NoBiases>(a8);
   if (packing.bits == 8) return EntryFor<Int8Codes, 32, F16Scales, NoBiases>(a8);
   if (packing.bits == 4) {
     return packing.min_at < 0 ? EntryFor<UnsignedCodes<4, 8>, 32, F16Scales, NoBiases>(a8)
@@ -60,7 +64,7 @@ DigitsEntry EntryForF16(const GgmlPacking& packing, bool a8) {
 
 /// Types of 256 values, whose groups have integer scales.
 DigitsEntry EntryForSubScales(const GgmlPacking& packing, bool a8) {
-  if (!packing.table.empty()) return EntryFor<Iq4Codes, 32, SubScales<4, true>, NoBiases>(a8);
+  if (IsIq4(packing)) return EntryFor<Iq4Codes, 32, SubScales<4, true>, NoBiases>(a8);
   if (packing.bits == 4) {
     return EntryFor<UnsignedCodes<4>, 32, SubScales<4, false>, SubBiases>(a8);
   }
@@ -74,11 +78,8 @@ static_assert(SubBiases::kPerRecord == kGgmlSubBiases);
 
 }  // namespace
 
-bool HasGgmlDigits() { return HasAvx512Vnni(); }
-
 std::unique_ptr<ProductKernel> MakeGgmlDigits(const EncodedMatrix& planes,
                                               const GgmlPacking& packing, bool a8) {
-  if (!HasAvx512Vnni()) return nullptr;
   const CodePlanes of_weight{planes.Get("codes").bytes().data(),
                              planes.Get("scales").bytes().data(),
                              planes.Get("biases").bytes().data(),
@@ -100,8 +101,6 @@ std::unique_ptr<ProductKernel> MakeGgmlDigits(const EncodedMatrix& planes,
 #else
 
 namespace assay {
-
-bool HasGgmlDigits() { return false; }
 
 std::unique_ptr<ProductKernel> MakeGgmlDigits(const EncodedMatrix&, const GgmlPacking&, bool) {
   return nullptr;

@@ -6,6 +6,7 @@
 #include "assay/formats/ggml_blocks.h"
 #include "assay/kernels/block_kernels.h"
 #include "assay/kernels/ggml_kernels.h"
+#include "assay/kernels/simd_avx512.h"
 
 namespace assay {
 namespace {
@@ -56,10 +57,17 @@ void AddKernels(const KernelRequest& request,
     return;
   }
   const GgmlPacking* packing = FindGgmlPacking(*type);
-  if (packing == nullptr || !HasGgmlDigits()) return;
-  if (const auto planes = RepackGgml(weight, *packing)) {
-    found.push_back(MakeGgmlDigits(*planes, *packing, request.a8));
-    AddRepacked(std::move(found), *planes, kernels);
+  if (packing == nullptr) return;
+  if (HasAvx512Vnni()) {
+    if (const auto planes = RepackGgml(weight, *packing)) {
+      found.push_back(MakeGgmlDigits(*planes, *packing, request.a8));
+      AddRepacked(std::move(found), *planes, kernels);
+    }
+  } else if (!request.a8) {
+    if (const auto planes = WidenGgml(weight, *packing)) {
+      found.push_back(MakeGgmlLanes(*planes, *packing));
+      AddRepacked(std::move(found), *planes, kernels);
+    }
   }
 }
 

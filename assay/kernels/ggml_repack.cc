@@ -23,8 +23,12 @@ using ggml_internal::kGroup;
 using ggml_internal::kIq4Values;
 using ggml_internal::kTwiceE2M1;
 
+/// Q4_0's codes: kept as a table so that no bias has to take the middle off again.
+constexpr std::array<int8_t, 16> kLessEight = {-8, -7, -6, -5, -4, -3, -2, -1,
+                                               0,  1,  2,  3,  4,  5,  6,  7};
+
 constexpr GgmlPacking kPackings[] = {
-    {.type = "Q4_0", .bits = 4, .middle = 8},
+    {.type = "Q4_0", .bits = 4, .middle = 8, .table = kLessEight},
     {.type = "Q4_1", .bits = 4, .min_at = 2},
     {.type = "Q5_0", .bits = 5, .middle = 16},
     {.type = "Q5_1", .bits = 5, .min_at = 2},
@@ -182,6 +186,54 @@ std::optional<EncodedMatrix> RepackGgml(const EncodedMatrix& weight, const GgmlP
       if (has_min) {
         WriteRecords(type, packing, from, packing.min_at, kGgmlSubBiases, std::byte{0x80}, row.mins,
                      weight.cols, bias);
+      }
+    }
+  });
+  if (!finite) return std::nullopt;
+  return EncodedMatrix{weight.format,
+                       weight.rows,
+                       weight.cols,
+                       weight.dtype,
+                       {{"codes", codes}, {"scales", scales}, {"biases", biases}}};
+}
+
+std::optional<EncodedMatrix> WidenGgml(const EncodedMatrix& weight, const GgmlPacking& packing) {
+  const GgmlType& type = TypeOf(weight);
+  const uint8_t* blocks = BlocksOf(weight);
+  const int64_t row_bytes = weight.cols / type.block_values * type.block_bytes;
+  const int64_t groups = weight.cols / packing.group;
+  const bool has_min = packing.min_at >= 0;
+  const int64_t code_row = packing.bits == 4 ? weight.cols / 2 : weight.cols;
+  Tensor codes = Bytes(weight.rows * code_row);
+  Tensor scales = Tensor::AllocateUninitialized(DType::kF32, Shape{weight.rows, groups});
+  Tensor biases =
+      Tensor::AllocateUninitialized(DType::kF32, Shape{weight.rows, has_min ? groups : 0});
+  std::byte* code_bytes = codes.mutable_bytes().data();
+  float* scale_values = scales.mutable_as<float>().data();
+  float* bias_values = biases.mutable_as<float>().data();
+  const std::array<uint8_t, 256> code_of = CodesOf(packing.middle, packing.table);
+  const auto step = static_cast<size_t>(packing.group) / kGroup;
+  std::atomic<bool> finite = true;
+  ParallelFor(0, weight.rows, RowGrain(weight.rows, 1), [&](int64_t first, int64_t last) {
+    Row row(weight.cols);
+    const auto is_finite = [](float value) { return std::isfinite(value); };
+    for (int64_t n = first; n < last; ++n) {
+      row.Unpack(type, blocks + n * row_bytes);
+      if (!std::ranges::all_of(row.scales, is_finite) ||
+          !std::ranges::all_of(row.mins, is_finite)) {
+        finite = false;
+        return;
+      }
+      for (int64_t g = 0; g < groups; ++g) {
+        const size_t from = static_cast<size_t>(g) * step;
+        scale_values[n * groups + g] = row.scales[from];
+        if (has_min) bias_values[n * groups + g] = -row.mins[from];
+      }
+      std::byte* out = code_bytes + n * code_row;
+      if (packing.bits == 4) {
+        row.PackCodes(4, code_of, {out, static_cast<size_t>(code_row)});
+      } else {
+        std::memcpy(out, row.codes.data(), row.codes.size());
       }
     }
   });

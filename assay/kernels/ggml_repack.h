@@ -15,7 +15,7 @@ struct GgmlPacking {
   std::string_view type;            ///< "Q4_K"
   int bits = 0;                     ///< of a code in the stream; 8: int8
   int middle = 0;                   ///< code − middle is the integer that is scaled …
-  std::span<const int8_t> table{};  ///< … or what stands here for the code
+  std::span<const int8_t> table{};  ///< … or what stands here for the code; 16 of them
   int64_t group = 32;               ///< columns of a scale
   int64_t scale_at = 0;             ///< byte of a block where its f16 scale is
   int64_t min_at = -1;              ///< of the f16 that is added, or subtracted times an integer
@@ -35,6 +35,12 @@ inline constexpr int64_t kGgmlSubBiases = 8;
 ///           under their f16, negated; empty without minima. One record's room behind the last.
 /// Nothing when a scale or minimum is infinite or NaN.
 std::optional<EncodedMatrix> RepackGgml(const EncodedMatrix& weight, const GgmlPacking& packing);
+
+/// For kernels that want f32:
+///   codes   of 4 bits as above, int8 integers for the others
+///   scales, biases  [rows, cols / group] f32; biases empty without minima
+/// Nothing when a scale or minimum is infinite or NaN.
+std::optional<EncodedMatrix> WidenGgml(const EncodedMatrix& weight, const GgmlPacking& packing);
 
 /// MXFP4 as the matrix of "mxfp4" with the same values: nothing when a scale is 2^128, which that
 /// format has not.

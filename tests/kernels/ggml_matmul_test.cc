@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -78,6 +79,8 @@ TEST(GgmlMatmul, StaysWithinTheBoundOnEveryTarget) {
     ForceTarget(target);
     ForEachType([](const char* format) {
       const EncodedMatrix weight = EncodeRandom(format, 9, 1024, DType::kBF16, 1);
+      EXPECT_THAT(MakeMatmul(weight, Strategy::kFused)->Implementation(),
+                  testing::HasSubstr(" codes "));
       for (const int64_t m : {1, 3}) {
         const auto x = RandomValues(m * weight.cols, 2);
         EXPECT_TRUE(WithinBound(weight, Strategy::kFused, x, m));
@@ -103,10 +106,13 @@ TEST(GgmlMatmul, TakesEveryByteThatAFileMayHold) {
   ForEachType([](const char* format) {
     for (uint32_t seed = 0; seed < 4; ++seed) {
       const EncodedMatrix weight = RandomBlocks(format, 17, 768, seed);
-      for (const int64_t m : {1, 4}) {
-        const auto x = RandomValues(m * weight.cols, 20 + seed);
-        EXPECT_TRUE(WithinBound(weight, Strategy::kFused, x, m));
-        EXPECT_TRUE(WithinBound(weight, Strategy::kFusedA8, x, m));
+      const auto x = RandomValues(4 * weight.cols, 20 + seed);
+      for (const char* target : {"", "avx2"}) {
+        if (*target != '\0' && !std::ranges::count(SupportedTargets(), target)) continue;
+        if (*target != '\0') ForceTarget(target);
+        EXPECT_TRUE(WithinBound(weight, Strategy::kFused, x, 4));
+        EXPECT_TRUE(WithinBound(weight, Strategy::kFusedA8, x, 4));
+        ResetTarget();
       }
     }
   });
