@@ -1,5 +1,7 @@
 #include "assay/report/border_report.h"
 
+#include <fmt/format.h>
+
 #include "assay/report/number.h"
 #include "assay/report/table.h"
 

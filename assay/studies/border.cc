@@ -199,7 +199,11 @@ class Pairing {
     std::map<std::string, std::vector<std::string>> wholes;
     for (const auto& [name, naming] : namings_) {
       const auto free = [&](const std::string& other) { return Free(other); };
-      if (!naming.parts.empty() && std::ranges::all_of(naming.parts, free)) {
+      // A name of its own in the file comes before its parts, unless it is the name of one.
+      const bool has_own = std::ranges::any_of(naming.names, [&](const std::string& other) {
+        return Free(other) && std::ranges::find(naming.parts, other) == naming.parts.end();
+      });
+      if (!has_own && !naming.parts.empty() && std::ranges::all_of(naming.parts, free)) {
         BorderPair pair{{name}, {}, name, {}, false, {BorderConversion::kJoinedRows}};
         for (const std::string& part : naming.parts) {
           pair.gguf.push_back(Part(part, naming));

@@ -25,7 +25,8 @@ TEST(GgufNames, TheNamesOfALlama) {
   EXPECT_THAT(NamesOf("model.layers.0.input_layernorm.weight"),
               ElementsAre("blk.0.attn_norm.weight"));
   EXPECT_THAT(NamesOf("model.layers.0.post_attention_layernorm.weight"),
-              ElementsAre("blk.0.post_attention_norm.weight", "blk.0.ffn_norm.weight"));
+              ElementsAre("blk.0.post_attention_norm.weight", "blk.0.ffn_norm_exps.weight",
+                          "blk.0.ffn_norm.weight"));
 }
 
 TEST(GgufNames, LanguageModelsInsideOthersAndOtherFamilies) {

@@ -13,6 +13,7 @@
 #include "assay/numeric/random.h"
 #include "assay/tensor/convert.h"
 #include "tests/support/run_cli.h"
+#include "tests/support/write_safetensors.h"
 
 namespace assay {
 namespace {
@@ -209,6 +210,77 @@ TEST(GgufCommands, InspectTellsWhatTheFileSaysOfItself) {
   const CliResult bad = RunCli({"inspect", Data("bad/offset-gap.gguf")});
   EXPECT_EQ(bad.exit_code, 3);
   EXPECT_EQ(std::ranges::count(bad.err, '\n'), 1);
+}
+
+// A folder's file, and the GGUF file that llama.cpp's converter makes of it.
+TEST(GgufCommands, AFolderAndItsFileAreComparedAcrossTheirNames) {
+  const TemporaryFolder folder;
+  const std::string plain = folder.Path("model.safetensors");
+  const std::string file = folder.Path("model.gguf");
+  const std::string packed = folder.Path("q8_0.gguf");
+  SmallTensor query{"model.layers.0.self_attn.q_proj.weight", {16, 64}, {}};
+  SmallTensor norm{"model.norm.weight", {64}, {}};
+  query.values.resize(1024);
+  norm.values.resize(64);
+  NormalGenerator normal(20261201);
+  normal.Fill(query.values);
+  normal.Fill(norm.values);
+  WriteSafetensors(plain, {query, norm});
+  GgufMetadata metadata;
+  metadata.Append("general.architecture", GgufValue::Of("llama"));
+  metadata.Append("llama.attention.head_count", GgufValue::Of(uint32_t{2}));
+  GgufWriter writer(file,
+                    {{"blk.0.attn_q.weight", DType::kF32, Shape{16, 64}},
+                     {"output_norm.weight", DType::kF32, Shape{64}}},
+                    metadata);
+  // Rows of two heads: 0 4 1 5 2 6 3 7.
+  for (int64_t row = 0; row < 16; ++row) {
+    const int64_t from = row / 8 * 8 + row % 2 * 4 + row % 8 / 2;
+    writer.Write("blk.0.attn_q.weight",
+                 std::as_bytes(std::span(query.values).subspan(static_cast<size_t>(from) * 64, 64)),
+                 row * 256);
+  }
+  writer.Write("output_norm.weight", std::as_bytes(std::span(norm.values)));
+  writer.Commit();
+
+  const CliResult compare = RunCli({"compare", file, plain, "--equal"});
+  EXPECT_EQ(compare.exit_code, 0) << compare.out;
+  EXPECT_THAT(compare.out, HasSubstr("names mapped to GGUF's (llama): 2 · query and key rows "
+                                     "permuted back: 1\n"));
+  const Json report = Json::parse(RunCli({"compare", plain, file, "--equal", "--json"}).out);
+  EXPECT_EQ(report["border"], Json::parse(R"({"architecture": "llama", "pairs": 2,
+                                              "conversions": {"permuted_heads": 1}})"));
+  EXPECT_EQ(report["results"][0]["conversions"],
+            Json::parse(R"(["rows permuted back from 2 heads"])"));
+
+  // Blocks are decoded in the order of the folder.
+  ASSERT_EQ(
+      RunCli({"quantize", file, "--format", "ggml-q8_0", "--tensor", "*", "-o", packed}).exit_code,
+      0);
+  const CliResult run = RunCli({"fidelity", plain, "--against", packed, "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const Json fidelity = Json::parse(run.out);
+  EXPECT_EQ(fidelity["border"]["pairs"], 1);
+  ASSERT_EQ(fidelity["results"].size(), 1u);
+  EXPECT_LT(fidelity["results"][0]["weight_relative_rmse"], 0.01);
+  EXPECT_LT(fidelity["results"][0]["synthetic_matmul_relative_rmse"], 0.01);
+  EXPECT_FALSE(fidelity["results"][0].contains("fits_only"));
+
+  // The same values for a file that says it does not permute: the exit code is that of a gate.
+  const std::string other = folder.Path("qwen2.gguf");
+  metadata.Set("general.architecture", GgufValue::Of("qwen2"));
+  const auto source = GgufFile::Open(file);
+  GgufWriter again(other, source->Tensors(), metadata);
+  for (const StoredTensor& tensor : source->Tensors()) {
+    again.Write(tensor.name, source->Get(tensor.name).bytes());
+  }
+  again.Commit();
+  const CliResult wrong = RunCli({"compare", plain, other});
+  EXPECT_EQ(wrong.exit_code, 1);
+  EXPECT_THAT(wrong.out, HasSubstr("fits only with its rows permuted in 2 heads;"));
+  const CliResult noted = RunCli({"fidelity", plain, "--against", other});
+  EXPECT_EQ(noted.exit_code, 0);
+  EXPECT_THAT(noted.out, HasSubstr("note: model.layers.0.self_attn.q_proj: fits only with"));
 }
 
 }  // namespace

@@ -9,9 +9,14 @@
 
 #include "assay/base/text.h"
 #include "assay/checkpoint/gguf_writer.h"
+#include "assay/checkpoint/model.h"
+#include "assay/checkpoint/writer.h"
+#include "assay/numeric/bulk.h"
 #include "assay/numeric/random.h"
 #include "assay/studies/compare.h"
 #include "assay/studies/fidelity.h"
+#include "assay/tensor/convert.h"
+#include "tests/support/fixture.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/write_safetensors.h"
 
@@ -394,6 +399,71 @@ TEST(Border, NormsOfGemmaHaveOneAdded) {
   EXPECT_EQ(missing.num_failed, 1);
   EXPECT_EQ(Find(missing, "model.layers.1.input_layernorm.weight").fits_only,
             "fits only unchanged; architecture \"gemma2\" has it with 1 added");
+}
+
+// The converter leaves f16 as it is while it adds, and makes f32 of bf16 before.
+TEST(Border, NormsInHalfPrecisionAreAddedToAsTheConverterDoes) {
+  for (const DType dtype : {DType::kF16, DType::kBF16}) {
+    const test::TempFolder folder;
+    const std::string plain = folder / "model.safetensors";
+    const std::string file = folder / "model.gguf";
+    std::vector<float> values(4096);
+    NormalGenerator(20261201).Fill(values);
+    std::vector<std::byte> stored(values.size() * 2);
+    Round(ElementOf(dtype), values, stored);
+    auto writer = SafetensorsWriter::ToFile(plain, {{"model.norm.weight", dtype, Shape{4096}}});
+    writer->Write("model.norm.weight", stored);
+    writer->Commit();
+    Widen(ElementOf(dtype), stored, values);
+    for (float& value : values) value += 1;
+    if (dtype == DType::kF16) {
+      Round(ElementOf(dtype), values, stored);
+      Widen(ElementOf(dtype), stored, values);
+    }
+    GgufMetadata metadata;
+    metadata.Append("general.architecture", GgufValue::Of("gemma3"));
+    GgufWriter gguf(file, {{"output_norm.weight", DType::kF32, Shape{4096}}}, metadata);
+    gguf.Write("output_norm.weight", std::as_bytes(std::span(values)));
+    gguf.Commit();
+    CompareOptions options;
+    options.a = plain;
+    options.b = file;
+    options.gates.equal = true;
+    ExpectAllEqual(RunCompare(options), 1);
+  }
+}
+
+// Weights that the folder holds encoded are decoded, whatever they are encoded in.
+TEST(Border, AnEncodedFolderEqualsAFileOfItsDecodedValues) {
+  const test::TempFolder folder;
+  const std::string file = folder / "model.gguf";
+  const Model model = Model::Open(test::TestDataPath("mlx/model-affine-mixed"));
+  std::vector<TensorSpec> specs;
+  std::vector<Tensor> decoded;
+  for (const Weight& weight : model.Weights()) {
+    const auto naming = GgufNamingOf(weight.name());
+    if (!naming || naming->names.empty() || weight.stacked()) continue;
+    Tensor values = Tensor::Allocate(DType::kF32, weight.PlainShape());
+    weight.ReadRows(0, 0, weight.rows(), values.mutable_as<float>());
+    specs.push_back({naming->names.front(), DType::kF32, weight.PlainShape()});
+    decoded.push_back(values);
+  }
+  ASSERT_GE(specs.size(), 10u);
+  GgufMetadata metadata;
+  metadata.Append("general.architecture", GgufValue::Of("qwen2"));
+  GgufWriter writer(file, specs, metadata);
+  for (size_t i = 0; i < specs.size(); ++i) writer.Write(specs[i].name, decoded[i].bytes());
+  writer.Commit();
+  CompareOptions options;
+  options.a = test::TestDataPath("mlx/model-affine-mixed");
+  options.b = file;
+  options.allow_missing = true;
+  options.allow_dtype = true;
+  options.gates.equal = true;
+  const CompareReport report = RunCompare(options);
+  EXPECT_EQ(report.num_failed, 0);
+  EXPECT_EQ(report.num_compared, static_cast<int64_t>(specs.size()));
+  EXPECT_EQ(report.border->num_pairs, report.num_compared);
 }
 
 TEST(Border, ExpertsAreStackedInTheirOrder) {
