@@ -7,6 +7,7 @@
 
 #include <set>
 
+#include "assay/base/error.h"
 #include "assay/base/text.h"
 #include "assay/checkpoint/gguf_writer.h"
 #include "assay/checkpoint/model.h"
@@ -639,6 +640,53 @@ TEST(Border, NamesWithoutPartnerAreMissing) {
   EXPECT_EQ(report.num_failed, 2);
   EXPECT_THAT(Find(report, "model.vision_tower.patch.weight").reasons, ElementsAre("only in A"));
   EXPECT_THAT(Find(report, "rope_freqs.weight").reasons, ElementsAre("only in B"));
+}
+
+// Shapes of either side are a file's claim: whatever they are, nothing worse than a difference.
+TEST(Border, AnyShapesOnEitherSide) {
+  SplitMix64 random(20261201);
+  const auto below = [&](uint64_t bound) { return random.Next() % bound; };
+  const auto shape = [&] {
+    std::vector<int64_t> dims(below(5));
+    for (int64_t& dim : dims) dim = static_cast<int64_t>(below(4) * 2 + below(8) / 7);
+    return dims;
+  };
+  const std::vector<std::pair<std::string, std::string>> names = {
+      {"self_attn.q_proj.weight", "attn_q.weight"},
+      {"self_attn.k_proj.bias", "attn_k.bias"},
+      {"self_attn.W_pack.weight", "attn_v.weight"},
+      {"mlp.gate_up_proj.weight", "attn_qkv.weight"},
+      {"self_attn.v_proj.weight", "ffn_gate.weight"},
+      {"mlp.experts.gate_up_proj", "ffn_gate_exps.weight"},
+      {"mlp.experts.0.up_proj.weight", "ffn_up_exps.weight"},
+      {"mlp.experts.1.up_proj.weight", "ffn_up.weight"},
+      {"input_layernorm.weight", "attn_norm.weight"},
+  };
+  int num_compared = 0;
+  for (int round = 0; round < 120; ++round) {
+    SCOPED_TRACE(round);
+    Twins twins;
+    const char* const architecture = round % 3 == 0 ? "llama" : round % 3 == 1 ? "gemma" : "qwen2";
+    twins.Architecture(architecture);
+    twins.Number(std::string(architecture) + ".attention.head_count",
+                 static_cast<uint32_t>(below(4)));
+    for (const auto& [in_folder, in_file] : names) {
+      const std::vector<int64_t> dims = shape();
+      if (below(5) > 0) twins.AddToFolder(Random("model.layers.0." + in_folder, dims));
+      if (below(5) > 0) {
+        twins.AddToFile(Random("blk.0." + in_file, below(2) == 0 ? dims : shape()));
+      }
+    }
+    for (const bool folder_first : {true, false}) {
+      try {
+        num_compared += static_cast<int>(twins.Compare(folder_first).num_compared);
+        twins.Fidelity(folder_first);
+      } catch (const Error& error) {
+        EXPECT_NE(error.kind(), ErrorKind::kInternal) << error.what();
+      }
+    }
+  }
+  EXPECT_GT(num_compared, 100);
 }
 
 TEST(Border, RenamesComeFirst) {
