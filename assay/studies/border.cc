@@ -382,7 +382,7 @@ Border::Place Border::Find(std::string_view name_in_a) const {
 }
 
 std::string Border::Unexpected(const BorderPair& pair, const BorderTransformation& found) const {
-  return fmt::format("fits only {}; {} has it {}", found.ToText(),
+  return fmt::format("fits only {}; expected for {}: {}", found.ToText(),
                      architecture_.empty() ? std::string("a file without an architecture")
                                            : fmt::format("architecture {}", Quoted(architecture_)),
                      pair.Expected().ToText());

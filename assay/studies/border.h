@@ -81,7 +81,7 @@ class Border {
   };
   Place Find(std::string_view name_in_a) const;
 
-  /// fits only with its rows permuted in 8 heads; architecture "qwen2" has it unchanged.
+  /// fits only with its rows permuted in 8 heads; expected for architecture "qwen2": unchanged.
   std::string Unexpected(const BorderPair& pair, const BorderTransformation& found) const;
 
  private:

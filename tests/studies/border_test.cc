@@ -331,7 +331,7 @@ TEST(Border, APermutationThatTheArchitectureDoesNotHaveIsNamed) {
     const ComparedTensor& query = Find(
         report, folder_first ? "model.layers.0.self_attn.q_proj.weight" : "blk.0.attn_q.weight");
     EXPECT_EQ(query.fits_only,
-              "fits only with its rows permuted in 4 heads; architecture \"qwen2\" has it "
+              "fits only with its rows permuted in 4 heads; expected for architecture \"qwen2\": "
               "unchanged");
     EXPECT_THAT(query.reasons, Contains(query.fits_only));
     EXPECT_THAT(query.conversions, IsEmpty());
@@ -361,7 +361,8 @@ TEST(Border, AMissingOrWrongPermutationIsNamed) {
     EXPECT_EQ(report.num_failed, 1);
     return Find(report, query.name).fits_only;
   };
-  const std::string asked = "; architecture \"llama\" has it with its rows permuted in 4 heads";
+  const std::string asked =
+      "; expected for architecture \"llama\": with its rows permuted in 4 heads";
   EXPECT_EQ(fits_only(0, false), "fits only unchanged" + asked);
   EXPECT_EQ(fits_only(2, false), "fits only with its rows permuted in 2 heads" + asked);
   // [8] of a head: applying the permutation twice is its inverse.
@@ -392,14 +393,14 @@ TEST(Border, NormsOfGemmaHaveOneAdded) {
   const CompareReport wrong = twins.Compare();
   EXPECT_EQ(wrong.num_failed, 5);
   EXPECT_EQ(Find(wrong, "model.norm.weight").fits_only,
-            "fits only with 1 added; architecture \"llama\" has it unchanged");
+            "fits only with 1 added; expected for architecture \"llama\": unchanged");
   // One that should have been.
   twins.Architecture("gemma2");
   norm("layers.1.input_layernorm.weight", "blk.1.attn_norm.weight", 0);
   const CompareReport missing = twins.Compare();
   EXPECT_EQ(missing.num_failed, 1);
   EXPECT_EQ(Find(missing, "model.layers.1.input_layernorm.weight").fits_only,
-            "fits only unchanged; architecture \"gemma2\" has it with 1 added");
+            "fits only unchanged; expected for architecture \"gemma2\": with 1 added");
 }
 
 // The converter leaves f16 as it is while it adds, and makes f32 of bf16 before.
@@ -627,7 +628,7 @@ TEST(Border, ATransposedMatrixIsNamed) {
     const CompareReport report = twins.Compare();
     EXPECT_EQ(report.num_failed, 1);
     EXPECT_EQ(Find(report, up.name).fits_only,
-              "fits only transposed; architecture \"qwen2\" has it unchanged");
+              "fits only transposed; expected for architecture \"qwen2\": unchanged");
   }
 }
 
