@@ -4,7 +4,9 @@
 
 Peers: torch bf16 and int4 (torch._weight_int4pack_mm_for_cpu, groups of 64), onnxruntime MatMulNBits (4 bits,
 groups of 64, f32 scales; accuracy_level 0: f32 activations, 4: int8), MLX's quantized_matmul on the CPU, and
-ggml_mul_mat of libggml-python for --ggml's types (f32 activations in, int8 inside; blocks as in a file).
+ggml_mul_mat of libggml-python for --ggml's types (f32 activations in, int8 inside; blocks as in a file, and
+"repack": as ggml rearranges some types for this CPU). The wheel is built for AVX2: for the machine's own
+instructions build ggml with GGML_NATIVE and name its folder by --ggml-library.
 Each is left out when it is not installed. Weights rotate: one comes back after more than --cold MiB of others.
 One thread: CPU time of the process; more: wall time, and the fastest tenth beside the median, since nothing
 here tells a preempted sample. Packages: requirements-gemv.txt.
@@ -112,6 +114,8 @@ def mlx_peers(m, k, n, _threads):
 GGML_TYPES = {"q4_0": (2, 32, 18), "q4_1": (3, 32, 20), "q5_0": (6, 32, 22), "q8_0": (8, 32, 34),
               "q4_k": (12, 256, 144), "q5_k": (13, 256, 176), "q6_k": (14, 256, 210),
               "iq4_nl": (20, 32, 18), "iq4_xs": (23, 256, 136), "mxfp4": (39, 32, 17)}
+# Those that ggml rearranges on x86; its library ends the process when asked for another.
+GGML_REPACKED = {"q4_0", "q4_k", "iq4_nl", "mxfp4"}
 
 
 def ggml_peers(types, library):
@@ -126,6 +130,7 @@ def ggml_peers(types, library):
             folder = pathlib.Path(library)
         base = ctypes.CDLL(str(folder / "libggml-base.so"), ctypes.RTLD_GLOBAL)
         cpu = ctypes.CDLL(str(folder / "libggml-cpu.so"))
+        repack_buffers = cpu["_Z35ggml_backend_cpu_repack_buffer_typev"]
 
         class Params(ctypes.Structure):
             _fields_ = [("size", ctypes.c_size_t), ("buffer", ctypes.c_void_p), ("no_alloc", ctypes.c_bool)]
@@ -136,6 +141,9 @@ def ggml_peers(types, library):
                 (base.ggml_new_tensor_2d, pointer, [pointer, ctypes.c_int, count, count]),
                 (base.ggml_get_data, pointer, [pointer]),
                 (base.ggml_mul_mat, pointer, [pointer, pointer, pointer]),
+                (base.ggml_backend_alloc_ctx_tensors_from_buft, pointer, [pointer, pointer]),
+                (base.ggml_backend_tensor_set, None, [pointer, pointer, ctypes.c_size_t, ctypes.c_size_t]),
+                (repack_buffers, pointer, []), (base.ggml_backend_cpu_buffer_type, pointer, []),
                 (base.ggml_new_graph, pointer, [pointer]),
                 (base.ggml_build_forward_expand, None, [pointer, pointer]),
                 (base.ggml_quantize_chunk, ctypes.c_size_t,
@@ -147,20 +155,22 @@ def ggml_peers(types, library):
                if getattr(cpu, f"ggml_cpu_has_{name}")()]
         print(f"ggml built for {' '.join(has)}", file=sys.stderr)
 
-        def of_type(type_id, num_bytes):
+        def of_type(type_id, repack):
             def peer(seed):
-                # Every call takes its work buffer out of the context.
-                context = base.ggml_init(Params(num_bytes + (96 << 20), None, False))
-                w = base.ggml_new_tensor_2d(context, type_id, k, n)
-                x = base.ggml_new_tensor_2d(context, 0, k, m)
                 random = np.random.default_rng(seed)
                 rows = min(n, 64)  # repeated: values do not change a product's time
                 values = (random.standard_normal((rows, k)) * 0.02).astype(np.float32)
-                size = base.ggml_quantize_chunk(type_id, values.ctypes.data, base.ggml_get_data(w),
-                                                0, rows, k, None)
-                data = base.ggml_get_data(w)
-                for first in range(rows, n, rows):
-                    ctypes.memmove(data + first // rows * size, data, min(rows, n - first) * size // rows)
+                some = np.empty(rows * k * 4, np.uint8)
+                size = base.ggml_quantize_chunk(type_id, values.ctypes.data, some.ctypes.data, 0, rows, k, None)
+                blocks = np.resize(some[:size], size // rows * n)
+                of_weight = base.ggml_init(Params(1 << 20, None, True))
+                w = base.ggml_new_tensor_2d(of_weight, type_id, k, n)
+                buffers = repack_buffers() if repack else base.ggml_backend_cpu_buffer_type()
+                base.ggml_backend_alloc_ctx_tensors_from_buft(of_weight, buffers)
+                base.ggml_backend_tensor_set(w, blocks.ctypes.data, 0, blocks.nbytes)
+                # Every call takes its work buffer out of the context.
+                context = base.ggml_init(Params(96 << 20, None, False))
+                x = base.ggml_new_tensor_2d(context, 0, k, m)
                 input_values = random.standard_normal((m, k)).astype(np.float32)
                 ctypes.memmove(base.ggml_get_data(x), input_values.ctypes.data, input_values.nbytes)
                 graph = base.ggml_new_graph(context)
@@ -172,7 +182,9 @@ def ggml_peers(types, library):
         for name in types:
             type_id, values, block_bytes = GGML_TYPES[name]
             num_bytes = n * k // values * block_bytes
-            found.append((f"ggml {name}", num_bytes, of_type(type_id, num_bytes)))
+            found.append((f"ggml {name}", num_bytes, of_type(type_id, False)))
+            if name in GGML_REPACKED:
+                found.append((f"ggml {name} repack", num_bytes, of_type(type_id, True)))
         return found
     return peers
 
