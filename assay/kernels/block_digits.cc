@@ -30,7 +30,7 @@ struct E2M1Codes {
     table = _mm512_load_si512(entries.data());
   }
 
-  void operator()(__m512i packed, __m512i (&out)[2]) const {
+  ASSAY_ALWAYS_INLINE void operator()(__m512i packed, __m512i (&out)[2]) const {
     out[0] = _mm512_permutexvar_epi8(packed, table);
     out[1] = _mm512_permutexvar_epi8(_mm512_srli_epi16(packed, 4), table);
   }
@@ -55,7 +55,7 @@ struct E2M3Codes {
     table = _mm512_load_si512(entries.data());
   }
 
-  void operator()(__m512i packed, __m512i (&out)[1]) const {
+  ASSAY_ALWAYS_INLINE void operator()(__m512i packed, __m512i (&out)[1]) const {
     const __m512i bytes = _mm512_permutexvar_epi8(spread, packed);
     out[0] = _mm512_permutexvar_epi8(_mm512_multishift_epi64_epi8(shifts, bytes), table);
   }

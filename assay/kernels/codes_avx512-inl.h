@@ -23,7 +23,7 @@ struct UnsignedCodes {
 
   UnsignedCodes() : spread(SpreadIndex<kBits>()), shifts(ShiftCounts<kBits>()) {}
 
-  void operator()(__m512i packed, __m512i (&out)[kVectors]) const {
+  ASSAY_ALWAYS_INLINE void operator()(__m512i packed, __m512i (&out)[kVectors]) const {
     const __m512i mask = _mm512_set1_epi8(static_cast<char>((1 << kBits) - 1));
     if constexpr (kBits == 8) {
       out[0] = packed;
@@ -53,7 +53,7 @@ struct Int8Codes {
   static constexpr int32_t kOffset = 128;
   static constexpr double kXScale = 2096128.0;  // 4 · 255 · 2^21 < 2^31
 
-  void operator()(__m512i packed, __m512i (&out)[1]) const {
+  ASSAY_ALWAYS_INLINE void operator()(__m512i packed, __m512i (&out)[1]) const {
     out[0] = _mm512_xor_si512(packed, _mm512_set1_epi8(static_cast<char>(0x80)));
   }
 };

@@ -189,7 +189,7 @@ struct DigitsKernel {
   static constexpr int64_t kStride = UnitStride<Codes, kDigits>();
 
   /// (codes · x) of each lane in f32, times its scale of x.
-  static __m512 Dot(const __m512i (&codes)[kVectors], const std::byte* x) {
+  ASSAY_ALWAYS_INLINE static __m512 Dot(const __m512i (&codes)[kVectors], const std::byte* x) {
     __m512i sum = _mm512_setzero_si512();
     for (size_t d = 0; d < kDigits; ++d) {
       if (d != 0) sum = _mm512_slli_epi32(sum, 8);
@@ -205,30 +205,42 @@ struct DigitsKernel {
                          _mm512_load_ps(reinterpret_cast<const float*>(scales)));
   }
 
-  /// sum + units [first, last) of a row.
-  static __m512 Units(const CodePlanes& w, const Codes& unpack, const DigitsOfX& x, int64_t row,
-                      int64_t first, int64_t last, int64_t ahead, __m512 sum) {
+  /// Adds units [first, last) of a row to the sums of kX rows of x.
+  template <size_t kX>
+  ASSAY_ALWAYS_INLINE static void Units(const CodePlanes& w, const Codes& unpack,
+                                        const DigitsOfX* x, int64_t row, int64_t first,
+                                        int64_t last, int64_t ahead, __m512 (&sums)[kX]) {
     const std::byte* codes = w.codes + row * w.row_bytes;
     const std::byte* scales = w.scales + row * Scales::At(w.groups);
-    const std::byte* x_unit = x.units.data() + first * kStride;
-    for (int64_t u = first; u < last; ++u, x_unit += kStride) {
+    const std::byte* x_units[kX];
+    __m512 running[kX];
+    for (size_t i = 0; i < kX; ++i) {
+      x_units[i] = x[i].units.data();
+      running[i] = sums[i];
+    }
+    for (int64_t u = first; u < last; ++u) {
       const std::byte* at = codes + u * Codes::kBytes;
       _mm_prefetch(reinterpret_cast<const char*>(at + ahead), _MM_HINT_T0);
       const __m512i packed =
           Codes::kBytes == 64
               ? _mm512_loadu_si512(at)
               : _mm512_maskz_loadu_epi8((__mmask64{1} << (Codes::kBytes % 64)) - 1, at);
-      sum = Add(unpack, packed, x_unit, scales + Scales::At(u * Codes::kCodes / kGroup), sum);
+      Add(unpack, packed, x_units, u * kStride, scales + Scales::At(u * Codes::kCodes / kGroup),
+          running);
     }
-    return sum;
+    for (size_t i = 0; i < kX; ++i) sums[i] = running[i];
   }
 
-  static __m512 Add(const Codes& unpack, __m512i packed, const std::byte* x_unit,
-                    const std::byte* scale_at, __m512 sum) {
+  template <size_t kX>
+  ASSAY_ALWAYS_INLINE static void Add(const Codes& unpack, __m512i packed,
+                                      const std::byte* const (&x_units)[kX], int64_t at,
+                                      const std::byte* scale_at, __m512 (&sums)[kX]) {
     __m512i unpacked[kVectors];
     unpack(packed, unpacked);
-    return _mm512_fmadd_ps(Dot(unpacked, x_unit), Scales::template Spread<kGroupsPerUnit>(scale_at),
-                           sum);
+    const __m512 scale = Scales::template Spread<kGroupsPerUnit>(scale_at);
+    for (size_t i = 0; i < kX; ++i) {
+      sums[i] = _mm512_fmadd_ps(Dot(unpacked, x_units[i] + at), scale, sums[i]);
+    }
   }
 
   /// y of a row from the sum of its whole units: the last partial one, the biases, the lanes.
@@ -243,8 +255,10 @@ struct DigitsKernel {
       std::memcpy(tail_scales.data(), scales + Scales::At(group),
                   static_cast<size_t>(Scales::At(w.groups) - Scales::At(group)));
       const std::byte* at = w.codes + row * w.row_bytes + units * Codes::kBytes;
-      sum = Add(unpack, _mm512_maskz_loadu_epi8(load, at), x.units.data() + units * kStride,
-                tail_scales.data(), sum);
+      __m512 sums[1] = {sum};
+      Add<1>(unpack, _mm512_maskz_loadu_epi8(load, at), {x.units.data()}, units * kStride,
+             tail_scales.data(), sums);
+      sum = sums[0];
     }
     if constexpr (kBiases) {
       const std::byte* biases = w.biases + row * Biases::At(w.groups);
@@ -271,20 +285,27 @@ struct DigitsKernel {
     }
   }
 
-  static void Rows(const CodePlanes& w, const DigitsOfX& x, int64_t first, int64_t last, float* y) {
+  /// Rows [first, last) of y[kX][w.rows] for kX rows of x.
+  template <size_t kX>
+  static void Rows(const CodePlanes& w, const DigitsOfX* x, int64_t first, int64_t last, float* y) {
     const Codes unpack;
     const int64_t units = w.cols / Codes::kCodes;
     // x beyond the first-level cache is met in segments that stay there, by a few rows at a time.
     constexpr int64_t kCacheBytes = 40 << 10;
     constexpr int64_t kSegmentBytes = 28 << 10;
     constexpr int64_t kBlockRows = 16;
-    const auto x_bytes = static_cast<int64_t>(x.units.size());
+    const auto x_bytes = static_cast<int64_t>(kX * x->units.size());
+    const auto finish = [&](int64_t row, const __m512(&sums)[kX]) {
+      for (size_t i = 0; i < kX; ++i) {
+        y[static_cast<int64_t>(i) * w.rows + row] = Finish(w, unpack, x[i], row, sums[i]);
+      }
+    };
     if (x_bytes <= kCacheBytes) {
       for (; first < last; ++first) {
         PrefetchScales(w, first, 1);
-        y[first] =
-            Finish(w, unpack, x, first,
-                   Units(w, unpack, x, first, 0, units, kPrefetchBytes, _mm512_setzero_ps()));
+        __m512 sums[kX] = {};
+        Units(w, unpack, x, first, 0, units, kPrefetchBytes, sums);
+        finish(first, sums);
       }
       return;
     }
@@ -294,17 +315,14 @@ struct DigitsKernel {
     for (; first < last; first += kBlockRows) {
       const int64_t rows = std::min(kBlockRows, last - first);
       PrefetchScales(w, first, rows);
-      __m512 sums[kBlockRows];
-      for (int64_t r = 0; r < rows; ++r) sums[r] = _mm512_setzero_ps();
+      __m512 sums[kBlockRows][kX] = {};
       for (int64_t u = 0; u < units; u += segment) {
         const int64_t end = std::min(u + segment, units);
         for (int64_t r = 0; r < rows; ++r) {
-          sums[r] = Units(w, unpack, x, first + r, u, end, ahead, sums[r]);
+          Units(w, unpack, x, first + r, u, end, ahead, sums[r]);
         }
       }
-      for (int64_t r = 0; r < rows; ++r) {
-        y[first + r] = Finish(w, unpack, x, first + r, sums[r]);
-      }
+      for (int64_t r = 0; r < rows; ++r) finish(first + r, sums[r]);
     }
   }
 };
@@ -314,16 +332,24 @@ ASSAY_AVX512_END
 /// One instantiation: how x is laid out for it, and its rows.
 struct DigitsEntry {
   bool (*prepare)(const float* x, int64_t cols, int64_t group, DigitsOfX& out) = nullptr;
-  void (*rows)(const CodePlanes& w, const DigitsOfX& x, int64_t first, int64_t last,
+  /// One row of x, and four at a time; null where those would only be more code.
+  void (*rows)(const CodePlanes& w, const DigitsOfX* x, int64_t first, int64_t last,
                float* y) = nullptr;
+  void (*rows_of_four)(const CodePlanes& w, const DigitsOfX* x, int64_t first, int64_t last,
+                       float* y) = nullptr;
   double x_scale = 0;  ///< Codes::kXScale
   int unit_codes = 0;  ///< Codes::kCodes
 };
 
-template <typename Codes, int kGroup, int kDigits, typename Scales, typename Biases>
+/// kFour: with rows_of_four.
+template <typename Codes, int kGroup, int kDigits, typename Scales, typename Biases,
+          bool kFour = false>
 constexpr DigitsEntry MakeDigitsEntry() {
-  return {PrepareDigits<Codes, kDigits>, DigitsKernel<Codes, kGroup, kDigits, Scales, Biases>::Rows,
-          Codes::kXScale, Codes::kCodes};
+  using Kernel = DigitsKernel<Codes, kGroup, kDigits, Scales, Biases>;
+  DigitsEntry entry{PrepareDigits<Codes, kDigits>, Kernel::template Rows<1>, nullptr,
+                    Codes::kXScale, Codes::kCodes};
+  if constexpr (kFour) entry.rows_of_four = Kernel::template Rows<4>;
+  return entry;
 }
 
 class DigitsProduct final : public ProductKernel {
@@ -367,10 +393,12 @@ class DigitsProduct final : public ProductKernel {
       // Several rows of x: a few rows of W stay in the cache while all of them pass.
       const int64_t step = num_x == 1 ? last - first : 8;
       for (int64_t n = first; n < last; n += step) {
-        for (int64_t m = 0; m < num_x; ++m) {
-          entry_.rows(planes_, x_[static_cast<size_t>(m)], n, std::min(n + step, last),
-                      y + m * weight_.rows);
+        const int64_t end = std::min(n + step, last);
+        int64_t m = 0;
+        for (; entry_.rows_of_four != nullptr && m + 4 <= num_x; m += 4) {
+          entry_.rows_of_four(planes_, x_.data() + m, n, end, y + m * weight_.rows);
         }
+        for (; m < num_x; ++m) entry_.rows(planes_, x_.data() + m, n, end, y + m * weight_.rows);
       }
     });
     return true;

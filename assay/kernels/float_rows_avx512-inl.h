@@ -17,9 +17,6 @@
 #include "assay/kernels/kernel_family.h"
 #include "assay/kernels/scales_avx512-inl.h"
 
-/// For functions that only prefetch: gcc sees no effect in them and drops calls it has not inlined.
-#define ASSAY_ALWAYS_INLINE __attribute__((always_inline))
-
 namespace assay {
 namespace {
 

@@ -30,7 +30,7 @@ struct Iq4Codes {
   }
 
   // The permute ignores the bits above its 64 entries.
-  void operator()(__m512i packed, __m512i (&out)[2]) const {
+  ASSAY_ALWAYS_INLINE void operator()(__m512i packed, __m512i (&out)[2]) const {
     out[0] = _mm512_permutexvar_epi8(packed, table);
     out[1] = _mm512_permutexvar_epi8(_mm512_srli_epi16(packed, 4), table);
   }
@@ -42,8 +42,8 @@ ASSAY_AVX512_END
 
 template <typename Codes, int kGroup, typename Scales, typename Biases>
 DigitsEntry EntryFor(bool a8) {
-  return a8 ? MakeDigitsEntry<Codes, kGroup, 1, Scales, Biases>()
-            : MakeDigitsEntry<Codes, kGroup, 3, Scales, Biases>();
+  return a8 ? MakeDigitsEntry<Codes, kGroup, 1, Scales, Biases, true>()
+            : MakeDigitsEntry<Codes, kGroup, 3, Scales, Biases, true>();
 }
 
 bool IsIq4(const GgmlPacking& packing) {

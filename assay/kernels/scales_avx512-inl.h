@@ -26,7 +26,7 @@ struct BF16Scales {
   static constexpr int64_t At(int64_t group) { return group * kBytes; }
 
   template <int kGroups>
-  static __m512 Spread(const std::byte* p) {
+  ASSAY_ALWAYS_INLINE static __m512 Spread(const std::byte* p) {
     constexpr __mmask32 kHigh = 0xAAAAAAAAu;
     if constexpr (kGroups == 1) {
       int16_t value;
@@ -64,7 +64,7 @@ struct F16Scales {
   static constexpr int64_t At(int64_t group) { return group * kBytes; }
 
   template <int kGroups>
-  static __m512 Spread(const std::byte* p) {
+  ASSAY_ALWAYS_INLINE static __m512 Spread(const std::byte* p) {
     alignas(64) std::array<int32_t, 16> index{};
     for (size_t i = 0; i < 16; ++i) index[i] = static_cast<int32_t>(i) / (16 / kGroups);
     const __m128i words = _mm_maskz_loadu_epi16((1u << kGroups) - 1, p);
@@ -82,7 +82,7 @@ struct F32Scales {
   static constexpr int64_t At(int64_t group) { return group * kBytes; }
 
   template <int kGroups>
-  static __m512 Spread(const std::byte* p) {
+  ASSAY_ALWAYS_INLINE static __m512 Spread(const std::byte* p) {
     alignas(64) std::array<int32_t, 16> index{};
     for (size_t i = 0; i < 16; ++i) index[i] = static_cast<int32_t>(i) / (16 / kGroups);
     return _mm512_permutexvar_ps(_mm512_load_si512(index.data()),
@@ -100,7 +100,7 @@ struct E8M0Scales {
   static constexpr int64_t At(int64_t group) { return group * kBytes; }
 
   template <int kGroups>
-  static __m512 Spread(const std::byte* p) {
+  ASSAY_ALWAYS_INLINE static __m512 Spread(const std::byte* p) {
     alignas(64) std::array<uint8_t, 64> index{};
     for (size_t i = 0; i < 64; ++i) index[i] = static_cast<uint8_t>(i / 4 / (16 / kGroups));
     constexpr __mmask64 kThirdBytes = 0x4444444444444444u;
@@ -110,7 +110,7 @@ struct E8M0Scales {
   }
 
   template <int kGroups>
-  static __m512i BroadcastBytes(const std::byte* p) {
+  ASSAY_ALWAYS_INLINE static __m512i BroadcastBytes(const std::byte* p) {
     if constexpr (kGroups == 1) {
       return _mm512_set1_epi8(static_cast<char>(*p));
     } else if constexpr (kGroups == 2) {
@@ -137,7 +137,7 @@ struct E4M3Scales {
   static constexpr float kFactor = 256.0f;
 
   template <int kGroups>
-  static __m512 Spread(const std::byte* p) {
+  ASSAY_ALWAYS_INLINE static __m512 Spread(const std::byte* p) {
     alignas(32) std::array<uint8_t, 32> index{};
     for (size_t i = 0; i < 32; ++i) index[i] = static_cast<uint8_t>(i / 2 / (16 / kGroups));
     constexpr __mmask32 kHighBytes = 0xAAAAAAAAu;
@@ -154,7 +154,7 @@ struct SubScales {
   static constexpr int64_t At(int64_t group) { return group / kPerRecord * (2 + kPerRecord); }
 
   template <int kGroups>
-  static __m512 Spread(const std::byte* p) {
+  ASSAY_ALWAYS_INLINE static __m512 Spread(const std::byte* p) {
     static_assert(kGroups == kPerRecord);
     alignas(64) std::array<uint8_t, 64> index{};
     for (size_t i = 0; i < 64; ++i) index[i] = static_cast<uint8_t>(i / 4 / (16 / kGroups));

@@ -17,6 +17,9 @@
 #pragma GCC diagnostic pop
 
 #define ASSAY_HAVE_AVX512 1
+/// For what an inner loop calls, where gcc may find a file too long to inline it everywhere; and
+/// for functions that only prefetch: gcc sees no effect in them and drops calls not inlined.
+#define ASSAY_ALWAYS_INLINE __attribute__((always_inline))
 #define ASSAY_AVX512_FEATURES                                                            \
   "avx,avx2,fma,f16c,bmi,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512cd," \
   "avx512vbmi,avx512vbmi2,avx512vnni,avx512bitalg,avx512vpopcntdq"
