@@ -71,8 +71,8 @@ constexpr float kMxInt8Factor = 1.0f / 64;
 
 template <typename Codes, int kBlock, typename Scales>
 DigitsEntry EntryFor(bool a8) {
-  return a8 ? MakeDigitsEntry<Codes, kBlock, 1, Scales, NoBiases>()
-            : MakeDigitsEntry<Codes, kBlock, 3, Scales, NoBiases>();
+  return a8 ? MakeDigitsEntry<Codes, kBlock, 1, Scales, NoBiases, true>()
+            : MakeDigitsEntry<Codes, kBlock, 3, Scales, NoBiases, true>();
 }
 
 template <typename Codes>
