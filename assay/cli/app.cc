@@ -9,6 +9,7 @@
 #include "assay/base/error.h"
 #include "assay/base/nearest.h"
 #include "assay/base/target.h"
+#include "assay/cli/interrupt.h"
 #include "assay/version.h"
 
 namespace assay::cli {
@@ -118,6 +119,8 @@ int RunCommandLine(int argc, const char* const* argv) {
     const int exit_code = Run(argc, argv);
     if (std::fflush(stdout) != 0) return Fail(kExitInput, "standard output cannot be written");
     return exit_code;
+  } catch (const Interrupted& interrupted) {
+    EndBySignal(interrupted.signal());
   } catch (const Error& error) {
     return Fail(ExitCodeOf(error.kind()), error.what());
   } catch (const std::bad_alloc&) {

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "assay/cli/commands.h"
+#include "assay/cli/interrupt.h"
 #include "assay/cli/progress_line.h"
 #include "assay/report/convert_report.h"
 #include "assay/studies/convert.h"
@@ -53,7 +54,8 @@ int RunQuantize(QuantizeFlags& flags, const CommonOptions& common) {
   ConvertReport report;
   {
     ProgressLine line("quantize", common);
-    flags.study.progress = line.Sink();
+    const InterruptGuard interrupts;
+    flags.study.progress = InterruptGuard::Watch(line.Sink());
     report = Quantize(flags.study);
   }
   return Finish(report, "assay.quantize/1", common);
@@ -67,7 +69,8 @@ int RunDequantize(DequantizeFlags& flags, const CommonOptions& common) {
   ConvertReport report;
   {
     ProgressLine line("dequantize", common);
-    flags.study.progress = line.Sink();
+    const InterruptGuard interrupts;
+    flags.study.progress = InterruptGuard::Watch(line.Sink());
     report = Dequantize(flags.study);
   }
   return Finish(report, "assay.dequantize/1", common);

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "assay/base/error.h"
+#include "assay/base/error_context.h"
 #include "assay/base/output_file.h"
 #include "assay/base/text.h"
 #include "assay/checkpoint/gguf_writer.h"
@@ -204,7 +205,7 @@ class Conversion {
   }
 
   void WriteStep(const ConvertStep& step) {
-    try {
+    NamingFile(model_.Path(), [&] {
       switch (step.action) {
         case ConvertStep::Action::kCopy:
         case ConvertStep::Action::kPlanes:
@@ -214,11 +215,7 @@ class Conversion {
         case ConvertStep::Action::kEncode:
           return Encode(step);
       }
-    } catch (const Error& error) {
-      // Formats know the weight and the value, not the file it came from.
-      if (std::string_view(error.what()).find(model_.Path()) != std::string_view::npos) throw;
-      throw Error(error.kind(), fmt::format("{}: {}", model_.Path(), error.what()));
-    }
+    });
   }
 
   void Advance(int64_t num_bytes) {

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "assay/base/error.h"
+#include "assay/base/error_context.h"
 #include "assay/base/glob.h"
 #include "assay/base/text.h"
 #include "assay/checkpoint/model.h"
@@ -82,7 +83,9 @@ class Study {
     for (const Weight* weight : weights_) progress.num_bytes += weight->num_bytes();
     for (const Weight* weight : weights_) {
       if (options_.progress) options_.progress(progress);
-      for (int64_t index = 0; index < weight->stack(); ++index) MeasureMatrix(*weight, index);
+      for (int64_t index = 0; index < weight->stack(); ++index) {
+        NamingFile(options_.model, [&] { MeasureMatrix(*weight, index); });
+      }
       progress.items_done = ++done;
       progress.bytes_done += weight->num_bytes();
     }
@@ -111,11 +114,11 @@ class Study {
       ++report_.num_weights;
       report_.num_values += weight.num_values();
     }
-    if (weights_.empty()) {
-      ThrowUsage(
-          "{}: no weight to measure{}", options_.model,
-          options_.tensors.empty() ? ": it holds no 2-D or 3-D floating tensor" : " fits --tensor");
+    if (weights_.empty() && options_.tensors.empty()) {
+      ThrowInput("{}: no weight to measure: it holds no 2-D or 3-D floating tensor",
+                 options_.model);
     }
+    if (weights_.empty()) ThrowUsage("{}: no weight to measure fits --tensor", options_.model);
     report_.num_tensors = static_cast<int64_t>(model_.Tensors().size());
     for (const StoredTensor& tensor : model_.Tensors()) {
       const int64_t num_bytes = tensor.shape.CheckedNumBytes(tensor.dtype).value_or(0);

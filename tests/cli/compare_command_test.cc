@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/support/paths.h"
 #include "tests/support/run_cli.h"
 
 namespace assay {
@@ -10,8 +11,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const char* const kModel = ASSAY_TEST_DATA "/mlx/model-affine-mixed";
-const char* const kDecoded = ASSAY_TEST_DATA "/mlx/model-affine-mixed/decoded.safetensors";
+const std::string kModel = test::TestDataPath("mlx/model-affine-mixed");
+const std::string kDecoded = kModel + "/decoded.safetensors";
 
 TEST(CompareCommand, GatesDecideTheExitCode) {
   const std::vector<std::string> equal = {"compare",    kModel,    kDecoded,         "--rename",
@@ -82,7 +83,7 @@ TEST(ParityCommand, PassesAndFailsByItsGate) {
 TEST(ParityCommand, ATurboQuantWeightAgreesAsTheReportsSay) {
   for (const char* strategy : {"reference", "fused"}) {
     const CliResult result =
-        RunCli({"parity", ASSAY_TEST_DATA "/turboquant/model-tq4g128", "--tensor",
+        RunCli({"parity", test::TestDataPath("turboquant/model-tq4g128"), "--tensor",
                 "model.layers.0.mlp.down_proj", "--strategy", strategy, "--json"});
     ASSERT_EQ(result.exit_code, 0) << result.err;
     const nlohmann::json report = nlohmann::json::parse(result.out);

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "tests/support/paths.h"
 #include "tests/support/run_cli.h"
 
 namespace assay {
@@ -22,9 +23,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::string Data(const std::string& relative) { return ASSAY_TEST_DATA "/" + relative; }
+std::string Data(const std::string& relative) { return test::TestDataPath(relative); }
 
-std::string Sample() { return ASSAY_SOURCE_DIR "/data/minilm-slice"; }
+std::string Sample() { return test::SourcePath("data/minilm-slice"); }
 
 /// Names in a folder, temporaries included.
 std::vector<std::string> Listing(const std::string& folder) {
@@ -233,7 +234,7 @@ TEST(QuantizeCommand, ANanIsNamedAndNothingIsLeft) {
 int RunLimited(const std::vector<std::string>& arguments, const std::function<void()>& prepare,
                const std::function<void(pid_t)>& meanwhile = {}) {
   std::vector<char*> argv;
-  std::string program = ASSAY_CLI;
+  std::string program = test::ProgramPath();
   std::vector<std::string> copies = arguments;
   argv.push_back(program.data());
   for (std::string& argument : copies) argv.push_back(argument.data());
@@ -284,6 +285,30 @@ TEST(QuantizeCommand, AKillLeavesNoOutputAndTheNextRunCleansUp) {
   }
   ASSERT_EQ(RunCli(arguments).exit_code, 0);
   EXPECT_THAT(Listing(folder.Path("")), ElementsAre("out"));
+}
+
+TEST(QuantizeCommand, AnInterruptLeavesNothingBehind) {
+  const TemporaryFolder folder;
+  const std::string out = folder.Path("out");
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    for (const int wait_ms : {2, 10, 30}) {
+      const int status = RunLimited(
+          {"quantize", Sample(), "--format", "affine4g64", "-o", out, "-q"},
+          [signal] { std::signal(signal, SIG_DFL); },
+          [&](pid_t child) {
+            usleep(static_cast<useconds_t>(wait_ms) * 1000);
+            kill(child, signal);
+          });
+      EXPECT_EQ(WIFSIGNALED(status) ? WTERMSIG(status) : signal, signal);
+      EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : 0, 0);
+      // Whole, when the signal came too late, or not there; never a temporary.
+      if (fs::exists(out)) {
+        EXPECT_EQ(RunCli({"compare", out, out, "--equal"}).exit_code, 0);
+        fs::remove_all(out);
+      }
+      EXPECT_THAT(Listing(folder.Path("")), IsEmpty());
+    }
+  }
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/paths.h"
 #include "tests/support/run_cli.h"
 #include "tests/support/write_safetensors.h"
 
@@ -15,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-const std::string kModel = std::string(ASSAY_SOURCE_DIR) + "/data/minilm-slice";
+const std::string kModel = test::SourcePath("data/minilm-slice");
 
 // A report without what a clock or a machine decides.
 Json Timeless(Json report) {
@@ -107,7 +108,7 @@ TEST(Fidelity, ALosslessFormatHasNoError) {
 }
 
 TEST(Fidelity, TakesRealActivationsOfTheRightWidth) {
-  const std::string activations = std::string(ASSAY_SOURCE_DIR) + "/data/minilm-activations.npy";
+  const std::string activations = test::SourcePath("data/minilm-activations.npy");
   const CliResult run = RunCli(Quick({"-f", "affine4g64", "--activations", activations, "--json"}));
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const Json report = Json::parse(run.out);

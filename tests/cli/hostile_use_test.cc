@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/paths.h"
 #include "tests/support/run_cli.h"
 #include "tests/support/write_safetensors.h"
 
@@ -16,7 +17,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
-const std::string kModel = std::string(ASSAY_SOURCE_DIR) + "/data/minilm-slice";
+const std::string kModel = test::SourcePath("data/minilm-slice");
 
 TEST(HostileUse, AReportNeverReplacesAFileOfAFolderItMeasures) {
   const TemporaryFolder scratch;

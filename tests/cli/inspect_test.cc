@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/paths.h"
 #include "tests/support/run_cli.h"
 #include "tests/support/write_safetensors.h"
 
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-const std::string kModel = std::string(ASSAY_SOURCE_DIR) + "/data/minilm-slice";
+const std::string kModel = test::SourcePath("data/minilm-slice");
 
 TEST(Inspect, TotalsByKind) {
   const CliResult run = RunCli({"inspect", kModel});

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/paths.h"
 #include "tests/support/run_cli.h"
 
 namespace assay {
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-const std::string kCaptures = std::string(ASSAY_SOURCE_DIR) + "/data/kv-like-captures.safetensors";
+const std::string kCaptures = test::SourcePath("data/kv-like-captures.safetensors");
 
 TEST(KvCommand, ShowsFormatsSideBySide) {
   const CliResult run =

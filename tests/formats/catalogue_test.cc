@@ -8,6 +8,7 @@
 #include <set>
 
 #include "assay/base/error.h"
+#include "tests/support/paths.h"
 
 namespace assay {
 namespace {
@@ -18,8 +19,7 @@ namespace fs = std::filesystem;
 
 TEST(Catalogue, EveryFamilyHasAUserPage) {
   for (const FormatFamily* family : FormatCatalogue()) {
-    const fs::path page =
-        fs::path(ASSAY_SOURCE_DIR) / "docs" / "formats" / (std::string(family->name) + ".md");
+    const fs::path page = test::SourcePath("docs/formats/" + std::string(family->name) + ".md");
     EXPECT_TRUE(fs::exists(page)) << page;
     EXPECT_FALSE(family->summary.empty()) << family->name;
     EXPECT_FALSE(family->details.empty()) << family->name;

@@ -11,6 +11,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/fixture.h"
 #include "tests/support/memory_checkpoint.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 
 namespace assay {
@@ -47,9 +48,7 @@ const Case kCases[] = {
     {"gpt-oss-mxfp4", "mxfp4", ""},
 };
 
-std::string PathOf(const std::string& relative) {
-  return std::string(ASSAY_TEST_DATA) + "/" + relative;
-}
+std::string PathOf(const std::string& relative) { return test::TestDataPath(relative); }
 
 std::vector<std::byte> Decoded(const Weight& weight, int64_t index, DType dtype) {
   const EncodedMatrix encoded = weight.Encoded(index);

@@ -12,6 +12,7 @@
 #include "tests/support/errors.h"
 #include "tests/support/fixture.h"
 #include "tests/support/memory_checkpoint.h"
+#include "tests/support/paths.h"
 #include "tests/support/turboquant_checks.h"
 
 namespace assay {
@@ -28,7 +29,7 @@ using test::MessageOf;
 using ::testing::HasSubstr;
 
 std::string DataPath(const std::string& relative) {
-  return std::string(ASSAY_TEST_DATA) + "/turboquant/" + relative;
+  return test::TestDataPath("turboquant/" + relative);
 }
 
 class TurboQuantModel : public testing::TestWithParam<const char*> {};

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "assay/base/error.h"
+#include "tests/support/paths.h"
 
 namespace assay {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-std::string Data(const std::string& relative) { return ASSAY_TEST_DATA "/" + relative; }
+std::string Data(const std::string& relative) { return test::TestDataPath(relative); }
 
 CompareOptions MlxAgainstItsDecodedCopy() {
   CompareOptions options;

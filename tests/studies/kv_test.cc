@@ -14,6 +14,7 @@
 #include "assay/numeric/random.h"
 #include "assay/report/kv_report.h"
 #include "tests/support/errors.h"
+#include "tests/support/paths.h"
 #include "tests/support/temp_folder.h"
 
 namespace assay {
@@ -25,7 +26,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using Expected = nlohmann::json;
 
-const std::string kFixtures = std::string(ASSAY_TEST_DATA) + "/kv/";
+const std::string kFixtures = test::TestDataPath("kv/");
 
 KvOptions Mapped(std::vector<std::string> captures, const std::vector<std::string>& map) {
   KvOptions options;

@@ -9,6 +9,7 @@
 #include "assay/base/error.h"
 #include "assay/base/parallel.h"
 #include "assay/checkpoint/model.h"
+#include "tests/support/paths.h"
 
 namespace assay {
 namespace {
@@ -17,7 +18,7 @@ using testing::HasSubstr;
 
 ParityOptions Mlx(Strategy strategy) {
   ParityOptions options;
-  options.model = ASSAY_TEST_DATA "/mlx/model-affine-mixed";
+  options.model = test::TestDataPath("mlx/model-affine-mixed");
   options.tensor = "model.layers.0.mlp.down_proj";
   options.strategy = strategy;
   return options;

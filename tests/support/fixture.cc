@@ -6,12 +6,9 @@
 #include <iterator>
 
 #include "assay/base/error.h"
+#include "tests/support/paths.h"
 
 namespace assay::test {
-
-std::string TestDataPath(const std::string& relative_path) {
-  return std::string(ASSAY_TEST_DATA) + "/" + relative_path;
-}
 
 std::string ReadTestData(const std::string& relative_path) {
   std::ifstream file(TestDataPath(relative_path), std::ios::binary);

@@ -7,6 +7,7 @@
 
 #include "assay/checkpoint/safetensors.h"
 #include "assay/tensor/tensor.h"
+#include "tests/support/paths.h"
 
 namespace assay::test {
 
@@ -30,9 +31,6 @@ class Fixture {
 
 /// Relative paths of the files `directory`/`prefix`*.safetensors, sorted.
 std::vector<std::string> FixtureFiles(const std::string& directory, std::string_view prefix);
-
-/// Absolute path of a file below tests/data.
-std::string TestDataPath(const std::string& relative_path);
 
 /// The content of a file below tests/data.
 std::string ReadTestData(const std::string& relative_path);

@@ -1,4 +1,5 @@
 #include "tests/support/run_cli.h"
+#include "tests/support/paths.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -37,7 +38,7 @@ CliResult RunCli(const std::vector<std::string>& arguments) {
   const std::string out = folder.Path("out");
   const std::string err = folder.Path("err");
   std::vector<char*> argv;
-  std::vector<std::string> words = {ASSAY_CLI};
+  std::vector<std::string> words = {test::ProgramPath()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);

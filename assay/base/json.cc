@@ -1,0 +1,3 @@
+#include "assay/base/json.h"
+
+template class nlohmann::basic_json<>;
