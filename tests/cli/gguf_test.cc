@@ -12,6 +12,7 @@
 #include "assay/numeric/bulk.h"
 #include "assay/numeric/random.h"
 #include "assay/tensor/convert.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_cli.h"
 #include "tests/support/write_safetensors.h"
 
@@ -21,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-std::string Data(const std::string& relative) { return ASSAY_TEST_DATA "/ggml/gguf/" + relative; }
+std::string Data(const std::string& relative) { return test::TestDataPath("ggml/gguf/" + relative); }
 
 // A model of one layer: matrices of f16 and f32, a router, experts, a norm.
 void WriteSource(const std::string& path) {
