@@ -5,6 +5,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "tests/support/paths.h"
 #include "tests/support/run_cli.h"
 
 namespace assay {
@@ -14,8 +15,8 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-const std::string kModel = std::string(ASSAY_SOURCE_DIR) + "/data/minilm-slice";
-const std::string kReference = std::string(ASSAY_TEST_DATA) + "/bench/bench-packed12.json";
+const std::string kModel = test::SourcePath("data/minilm-slice");
+const std::string kReference = test::TestDataPath("bench/bench-packed12.json");
 
 std::vector<std::string> Quick(std::vector<std::string> more) {
   std::vector<std::string> arguments = {"bench", "--repeats",  "2", "--warmup",

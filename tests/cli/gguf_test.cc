@@ -22,7 +22,9 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-std::string Data(const std::string& relative) { return test::TestDataPath("ggml/gguf/" + relative); }
+std::string Data(const std::string& relative) {
+  return test::TestDataPath("ggml/gguf/" + relative);
+}
 
 // A model of one layer: matrices of f16 and f32, a router, experts, a norm.
 void WriteSource(const std::string& path) {

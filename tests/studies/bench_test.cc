@@ -11,6 +11,7 @@
 #include "assay/report/bench_report.h"
 #include "assay/studies/bench_baseline.h"
 #include "assay/studies/bench_weights.h"
+#include "tests/support/paths.h"
 #include "tests/support/run_cli.h"
 
 namespace assay {
@@ -87,7 +88,7 @@ TEST(BenchShape, FilesNameTheLineThatIsWrong) {
 }
 
 TEST(BenchShape, TheFilesOfTheRepositoryAreRead) {
-  const std::string folder = ASSAY_SOURCE_DIR "/bench/shapes/";
+  const std::string folder = test::SourcePath("bench/shapes/");
   EXPECT_EQ(ReadBenchShapes(folder + "packed12-report.txt", 1).size(), 4u);
   EXPECT_GE(ReadBenchShapes(folder + "models.txt", 1).size(), 25u);
 }
@@ -355,7 +356,7 @@ TEST(BenchBaseline, OnlyWhatPassesTheNoiseIsAChange) {
 }
 
 TEST(BenchBaseline, ReadsTheReportThatPeopleWrote) {
-  const BenchBaseline baseline = ReadBenchBaseline(ASSAY_TEST_DATA "/bench/bench-packed12.json");
+  const BenchBaseline baseline = ReadBenchBaseline(test::TestDataPath("bench/bench-packed12.json"));
   ASSERT_EQ(baseline.trials.size(), 36u);
   EXPECT_EQ(baseline.trials[0].op, "attn.qkv_proj");
   EXPECT_EQ(baseline.trials[0].n, 21504);
