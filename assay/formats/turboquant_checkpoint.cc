@@ -182,7 +182,8 @@ void RecogniseTurboQuant(const CheckpointSource& source, Recognition& found) {
     const StoredTensor* plain = source.Find(weight.name);
     if (plain != nullptr && IsWeightFloat(plain->dtype)) {
       weight.tensor_names.push_back(weight.name);
-      weight.notes.emplace_back("a plain tensor of the same name stands beside its planes: ignored");
+      weight.notes.emplace_back(
+          "a plain tensor of the same name stands beside its planes: ignored");
     }
     weight.load = [&source, format, base, name = weight.name](int64_t /*index*/) {
       Tensor loaded_packed = LoadPlane(source, base, "packed", name);
