@@ -15,6 +15,7 @@
 #include "assay/base/checked.h"
 #include "assay/base/parallel.h"
 #include "assay/formats/affine.h"
+#include "assay/kernels/amx_tiles-inl.h"
 #include "assay/kernels/scales_avx512-inl.h"
 #include "assay/numeric/element.h"
 
@@ -41,15 +42,7 @@ struct Weights {
   int64_t group;
 };
 
-ASSAY_PUSH_TARGET(ASSAY_AVX512_FEATURES ",avx512bf16,amx-tile,amx-bf16")
-
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
+ASSAY_AMX_BEGIN
 
 /// Codes of one block as bf16 words, two steps of 32.
 template <int kBits>
@@ -262,10 +255,7 @@ void Rows(const Weights& w, const TiledX& x, int64_t first, int64_t last, float*
   work.scales.Resize(static_cast<size_t>(kSlabRows * w.groups));
   work.biases.Resize(static_cast<size_t>(kSlabRows * w.groups));
   std::memset(work.a, 0, sizeof(work.a));
-  const TileConfig config;
-  // gcc takes the instruction to read 8 bytes only, and drops the stores of the others.
-  asm volatile("" : : "r"(&config) : "memory");
-  _tile_loadconfig(&config);
+  ConfigureTiles();
   const CodeDecoder<kBits> decoder;
   const int64_t row_blocks = w.cols / kBlock;
   for (int64_t row = first; row < last; row += kSlabRows) {
@@ -297,7 +287,7 @@ void Rows(const Weights& w, const TiledX& x, int64_t first, int64_t last, float*
   _tile_release();
 }
 
-ASSAY_AVX512_END
+ASSAY_AMX_END
 
 using RowsFunction = void (*)(const Weights& w, const TiledX& x, int64_t first, int64_t last,
                               float* y);

@@ -6,6 +6,7 @@
 
 #include "assay/base/parallel.h"
 #include "assay/kernels/amx_permission.h"
+#include "assay/kernels/amx_tiles-inl.h"
 #include "assay/kernels/simd_avx512.h"
 #include "assay/numeric/element.h"
 #include "assay/numeric/random.h"
@@ -94,15 +95,7 @@ ASSAY_AVX512_END
 
 int64_t RunBytes() { return OnEveryThread(kByteOperations, ByteShare); }
 
-ASSAY_PUSH_TARGET(ASSAY_AVX512_FEATURES ",avx512bf16,amx-tile,amx-bf16")
-
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
+ASSAY_AMX_BEGIN
 
 constexpr int64_t kTileSteps = 16384;
 constexpr int64_t kTileOperations = 2 * 16 * 16 * 32 * 4 * kTileSteps;
@@ -112,10 +105,7 @@ uint32_t TileShare() {
   alignas(64) std::array<uint16_t, 4 * 512> words;
   Lcg random;
   for (uint16_t& word : words) word = random.NextBF16();
-  TileConfig config;
-  // gcc takes the instruction for a reader of 8 bytes only.
-  asm volatile("" ::: "memory");
-  _tile_loadconfig(&config);
+  ConfigureTiles();
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
@@ -140,7 +130,7 @@ uint32_t TileShare() {
   return bits;
 }
 
-ASSAY_AVX512_END
+ASSAY_AMX_END
 
 int64_t RunTiles() { return OnEveryThread(kTileOperations, TileShare); }
 

@@ -17,6 +17,7 @@
 #include "assay/base/checked.h"
 #include "assay/base/parallel.h"
 #include "assay/formats/catalogue.h"
+#include "assay/kernels/amx_tiles-inl.h"
 #include "assay/kernels/panel_engine_f32.h"
 #include "assay/kernels/panel_source.h"
 
@@ -47,22 +48,7 @@ struct Factors {
   int64_t steps;
 };
 
-ASSAY_PUSH_TARGET(ASSAY_AVX512_FEATURES ",avx512bf16,amx-tile,amx-bf16")
-
-struct alignas(64) TileConfig {
-  uint8_t palette = 1;
-  uint8_t start_row = 0;
-  uint8_t reserved[14] = {};
-  uint16_t bytes_per_row[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-  uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-
-void ConfigureTiles() {
-  const TileConfig config;
-  // gcc takes the instruction to read 8 bytes only, and drops the stores of the others.
-  asm volatile("" : : "r"(&config) : "memory");
-  _tile_loadconfig(&config);
-}
+ASSAY_AMX_BEGIN
 
 void ReleaseTiles() { _tile_release(); }
 
@@ -226,7 +212,7 @@ void MultiplyTiles(const Factors& factors, int64_t x_at, bool add, float* c, int
   }
 }
 
-ASSAY_AVX512_END
+ASSAY_AMX_END
 
 struct Workspace {
   AlignedBuffer<uint16_t> panel;  ///< first term, second term, finite first term
