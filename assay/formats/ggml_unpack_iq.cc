@@ -152,7 +152,7 @@ void UnpackIQ1_M(const uint8_t* block, Parts parts) {
   for (int j = 0; j < 4; ++j) d_bits |= static_cast<unsigned>(scales[2 * j + 1] >> 4) << (4 * j);
   const float d = F16ToFloat(static_cast<uint16_t>(d_bits));
   for (int run = 0; run < kRuns; ++run) {
-    const unsigned word = U16At(scales + 2 * (run / 2)) >> (6 * (run % 2));
+    const unsigned word = unsigned{U16At(scales + 2 * (run / 2))} >> (6 * (run % 2));
     parts.scales[2 * run] = d * static_cast<float>(2 * (word & 7) + 1) * 0.125F;
     parts.scales[2 * run + 1] = d * static_cast<float>(2 * ((word >> 3) & 7) + 1) * 0.125F;
     for (int l = 0; l < 4; ++l) {
