@@ -114,7 +114,8 @@ TEST(BenchCommand, ChecksumsDoNotDependOnThreads) {
                                         "--threads", threads, "--json"}));
     ASSERT_EQ(run.exit_code, 0) << run.err;
     std::vector<std::string> found;
-    for (const Json& trial : Json::parse(run.out)["trials"]) found.push_back(trial["checksum"]);
+    const Json report = Json::parse(run.out);
+    for (const Json& trial : report["trials"]) found.push_back(trial["checksum"]);
     if (expected.empty()) expected = found;
     EXPECT_EQ(found, expected);
   }
