@@ -1,6 +1,14 @@
 """Drives build/*/bench/assay_peer: Assay as a process that answers one line per command."""
 
 import subprocess
+import time
+
+
+def cpu_seconds(action):
+    """CPU time of all threads of this process: other programs on the machine do not count."""
+    begin = time.process_time()
+    action()
+    return time.process_time() - begin
 
 
 class AssayPeer:

@@ -9,7 +9,7 @@ QUANTIZED is a folder (config.json and safetensors); DEQUANTIZED a folder or a f
 reads quantization_config, and its compressor for the stated format decompresses every module; the
 bits are compared with DEQUANTIZED. Exit 1 when a bit differs or nothing was found.
 
-Needs: pip install compressed-tensors==0.20.1 torch safetensors
+Needs: pip install -r requirements-torch.txt
 """
 
 import json

@@ -20,9 +20,8 @@ import pathlib
 import random
 import statistics
 import tempfile
-import time
 
-from assay_peer import AssayPeer
+from assay_peer import AssayPeer, cpu_seconds
 
 # name, id, values and bytes of a block, symbol of the decoder
 TYPES = [
@@ -50,12 +49,6 @@ def write_safetensors(path, values, rows, cols):
     header += b" " * (-len(header) % 8)
     with open(path, "wb") as file:
         file.write(len(header).to_bytes(8, "little") + header + values.tobytes())
-
-
-def cpu_seconds(action):
-    begin = time.process_time()
-    action()
-    return time.process_time() - begin
 
 
 def main():

@@ -8,7 +8,8 @@
 Both readers must open QUANTISED and DECODED, ggml's with the data. QUANTISED must have SOURCE's metadata (order, types, values) but for
 the file type and the quantisation version, and its tensors in the same order and shapes, those that were
 not quantised byte for byte; DECODED must hold the bits that the package decodes from QUANTISED.
-Exit 1 when anything differs or nothing was quantised.
+Exit 1 when anything differs or nothing was quantised. gguf 0.19.0 does not decode Q1_0 and Q2_0; ggml_blocks.py
+holds their blocks against ggml.
 
 Needs: pip install -r requirements.txt
 """

@@ -16,12 +16,11 @@ import json
 import pathlib
 import statistics
 import tempfile
-import time
 
 import mlx.core as mx
 import numpy as np
 
-from assay_peer import AssayPeer
+from assay_peer import AssayPeer, cpu_seconds
 
 FORMATS = [(bits, group) for bits in (2, 3, 4, 5, 6, 8) for group in (32, 64, 128)]
 DTYPES = {"bf16": (mx.bfloat16, "BF16"), "f16": (mx.float16, "F16"), "f32": (mx.float32, "F32")}
@@ -83,13 +82,6 @@ def check_model(folder):
             tensors[path + ".weight"], tensors[name], tensors[path + ".biases"],
             group_size=own["group_size"], bits=own["bits"], mode=own.get("mode", "affine"))
     return decoded
-
-
-def cpu_seconds(action):
-    """CPU time of all threads of this process: other programs on the machine do not count."""
-    begin = time.process_time()
-    action()
-    return time.process_time() - begin
 
 
 def measure(peer, size, rounds, folder):
