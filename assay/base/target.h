@@ -8,8 +8,9 @@
 namespace assay {
 
 /// Instruction sets that vectorised code was compiled for and this CPU runs, best first, of
-/// "avx512_dl", "avx512", "avx2", "sse4", "scalar" on x86 (Highway's names in lower case
-/// elsewhere). "scalar" is always there: plain C++ on 16-byte vectors.
+/// "avx512_dl", "avx512", "avx2", "sse4", "scalar" on x86, where "scalar" is always there: plain
+/// C++ on 16-byte vectors. On 64-bit Arm "sve2_128", "sve_256", "sve2", "sve", "neon", where "neon"
+/// is always there; of the two with a width, the one that is the CPU's.
 std::vector<std::string> SupportedTargets();
 
 /// The one that vectorised code runs now: what a probe that is dispatched like every kernel

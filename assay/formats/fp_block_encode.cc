@@ -24,6 +24,7 @@ HWY_INLINE IntVec AbsMaxOfRun(const float* HWY_RESTRICT values, size_t count) {
   return largest;
 }
 
+#if !HWY_HAVE_SCALABLE
 /// Lane-wise maximum of a vector's 128-bit parts.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE auto FoldTo128(D /*d*/, V v) {
@@ -47,11 +48,13 @@ HWY_INLINE hn::Vec<hn::FixedTag<int32_t, 4>> FoldFour(IntVec a, IntVec b, IntVec
   return FoldTo128(di, hn::Max(hn::BitCast(di, hn::InterleaveLower(di64, ab64, ce64)),
                                hn::BitCast(di, hn::InterleaveUpper(di64, ab64, ce64))));
 }
+#endif
 
 void AbsMaxOfBlocks(const float* HWY_RESTRICT values, size_t block, size_t num_blocks,
                     uint32_t* HWY_RESTRICT amax_bits) {
-  const hn::FixedTag<uint32_t, 4> four_words;
   size_t b = 0;
+#if !HWY_HAVE_SCALABLE
+  const hn::FixedTag<uint32_t, 4> four_words;
   for (; b + 4 <= num_blocks; b += 4) {
     const float* v = values + b * block;
     const auto folded =
@@ -59,6 +62,7 @@ void AbsMaxOfBlocks(const float* HWY_RESTRICT values, size_t block, size_t num_b
                  AbsMaxOfRun(v + 2 * block, block), AbsMaxOfRun(v + 3 * block, block));
     hn::StoreU(hn::BitCast(four_words, folded), four_words, amax_bits + b);
   }
+#endif
   for (; b < num_blocks; ++b) {
     const IntTag di;
     const auto largest = hn::MaxOfLanes(di, AbsMaxOfRun(values + b * block, block));
@@ -68,27 +72,30 @@ void AbsMaxOfBlocks(const float* HWY_RESTRICT values, size_t block, size_t num_b
 
 // ---- quotients ----
 
+// Their constants are floats, not vectors: SVE's vectors cannot be members.
+
 struct MultiplyQuotient {
-  FloatVec factor;
-  HWY_INLINE FloatVec operator()(FloatVec value) const { return hn::Mul(value, factor); }
+  HWY_INLINE FloatVec operator()(FloatVec value, FloatVec factor) const {
+    return hn::Mul(value, factor);
+  }
 };
 
 struct DivideQuotient {
-  FloatVec factor;
-  HWY_INLINE FloatVec operator()(FloatVec value) const { return hn::Div(value, factor); }
+  HWY_INLINE FloatVec operator()(FloatVec value, FloatVec factor) const {
+    return hn::Div(value, factor);
+  }
 };
 
 template <DType kRound>
 struct RoundedQuotient {
-  FloatVec factor;
-  FloatVec post;
-  HWY_INLINE FloatVec operator()(FloatVec value) const {
+  float post;
+  HWY_INLINE FloatVec operator()(FloatVec value, FloatVec factor) const {
     FloatVec quotient = hn::Div(value, factor);
     if constexpr (kRound == DType::kBF16)
       quotient = RoundThrough<Element::kBF16>(FloatTag(), quotient);
     if constexpr (kRound == DType::kF16)
       quotient = RoundThrough<Element::kF16>(FloatTag(), quotient);
-    return hn::Mul(quotient, post);
+    return hn::Mul(quotient, hn::Set(FloatTag(), post));
   }
 };
 
@@ -118,10 +125,10 @@ struct NearestEven {
 };
 
 struct NearestEvenPlainZero {
-  FloatVec underflow;
+  float underflow;
   HWY_INLINE WordVec operator()(FloatVec q, FloatVec /*value*/) const {
     const WordTag du;
-    const auto negative = hn::RebindMask(du, hn::Lt(q, hn::Neg(underflow)));
+    const auto negative = hn::RebindMask(du, hn::Lt(q, hn::Set(FloatTag(), -underflow)));
     return hn::Or(hn::And(E2M1::Encode(q), Words(7)), hn::IfThenElseZero(negative, Words(8)));
   }
 };
@@ -156,8 +163,8 @@ struct DownPlainZero {
 
 // ---- the loop ----
 
-template <class Round, class MakeQuotient>
-HWY_INLINE void EncodeLoop(const Round& round, const MakeQuotient& make_quotient,
+template <class Round, class Quotient>
+HWY_INLINE void EncodeLoop(const Round& round, const Quotient& quotient,
                            const float* HWY_RESTRICT values, size_t block,
                            const float* HWY_RESTRICT factors, size_t num_blocks,
                            uint8_t* HWY_RESTRICT codes) {
@@ -165,10 +172,10 @@ HWY_INLINE void EncodeLoop(const Round& round, const MakeQuotient& make_quotient
   const ByteTag d8;
   const hn::RebindToSigned<FloatTag> di;
   for (size_t b = 0; b < num_blocks; ++b) {
-    const auto quotient = make_quotient(hn::Set(d, factors[b]));
+    const FloatVec factor = hn::Set(d, factors[b]);
     for (size_t i = b * block; i < (b + 1) * block; i += hn::Lanes(d)) {
       const FloatVec value = hn::LoadU(d, values + i);
-      const WordVec code = round(quotient(value), value);
+      const WordVec code = round(quotient(value, factor), value);
       hn::StoreU(hn::DemoteTo(d8, hn::BitCast(di, code)), d8, codes + i);
     }
   }
@@ -177,49 +184,25 @@ HWY_INLINE void EncodeLoop(const Round& round, const MakeQuotient& make_quotient
 template <class Round>
 void EncodeWithQuotient(const Round& round, const BlockQuotient& q, const float* values,
                         size_t block, const float* factors, size_t num_blocks, uint8_t* codes) {
+  const auto encode = [&](const auto& quotient) HWY_ATTR {
+    EncodeLoop(round, quotient, values, block, factors, num_blocks, codes);
+  };
   switch (q.kind) {
     case BlockQuotient::Kind::kMultiply:
-      return EncodeLoop(
-          round, [](FloatVec factor) HWY_ATTR { return MultiplyQuotient{factor}; }, values, block,
-          factors, num_blocks, codes);
+      return encode(MultiplyQuotient{});
     case BlockQuotient::Kind::kDivide:
-      return EncodeLoop(
-          round, [](FloatVec factor) HWY_ATTR { return DivideQuotient{factor}; }, values, block,
-          factors, num_blocks, codes);
-    case BlockQuotient::Kind::kDivideRoundThenMultiply: {
-      const FloatVec post = hn::Set(FloatTag(), q.post);
-      if (q.round_to == DType::kBF16) {
-        return EncodeLoop(
-            round,
-            [=](FloatVec f) HWY_ATTR {
-              return RoundedQuotient<DType::kBF16>{f, post};
-            },
-            values, block, factors, num_blocks, codes);
-      }
-      if (q.round_to == DType::kF16) {
-        return EncodeLoop(
-            round,
-            [=](FloatVec f) HWY_ATTR {
-              return RoundedQuotient<DType::kF16>{f, post};
-            },
-            values, block, factors, num_blocks, codes);
-      }
-      return EncodeLoop(
-          round,
-          [=](FloatVec f) HWY_ATTR {
-            return RoundedQuotient<DType::kF32>{f, post};
-          },
-          values, block, factors, num_blocks, codes);
-    }
+      return encode(DivideQuotient{});
+    case BlockQuotient::Kind::kDivideRoundThenMultiply:
+      if (q.round_to == DType::kBF16) return encode(RoundedQuotient<DType::kBF16>{q.post});
+      if (q.round_to == DType::kF16) return encode(RoundedQuotient<DType::kF16>{q.post});
+      return encode(RoundedQuotient<DType::kF32>{q.post});
   }
 }
 
 template <class Code>
 void EncodeMultiplied(const float* values, size_t block, const float* factors, size_t num_blocks,
                       uint8_t* codes) {
-  EncodeLoop(
-      NearestEven<Code>{}, [](FloatVec factor) HWY_ATTR { return MultiplyQuotient{factor}; },
-      values, block, factors, num_blocks, codes);
+  EncodeLoop(NearestEven<Code>{}, MultiplyQuotient{}, values, block, factors, num_blocks, codes);
 }
 
 void EncodeAllBlocks(BlockElement element, ElementRounding rounding, const BlockQuotient& q,
@@ -243,8 +226,8 @@ void EncodeAllBlocks(BlockElement element, ElementRounding rounding, const Block
     case ElementRounding::kNearestEven:
       return EncodeWithQuotient(NearestEven<E2M1>{}, q, values, block, factors, num_blocks, codes);
     case ElementRounding::kNearestEvenPlainZero:
-      return EncodeWithQuotient(NearestEvenPlainZero{hn::Set(FloatTag(), q.underflow)}, q, values,
-                                block, factors, num_blocks, codes);
+      return EncodeWithQuotient(NearestEvenPlainZero{q.underflow}, q, values, block, factors,
+                                num_blocks, codes);
     case ElementRounding::kNearestEvenNegative:
       return EncodeWithQuotient(NearestEvenNegative{}, q, values, block, factors, num_blocks,
                                 codes);

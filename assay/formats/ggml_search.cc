@@ -63,37 +63,22 @@ HWY_INLINE Vec LargestOf(const SubBlocks& sub, size_t lane) {
   return largest;
 }
 
+// Vectors of SVE cannot be members: pairs of them are pairs of arguments.
+
 /// Σ (x² · x) · q and Σ (x² · q) · q over a sub-block.
-struct Sums {
-  Vec xq;
-  Vec qq;
-};
-
-HWY_INLINE Sums Zeros() { return {hn::Zero(Tag()), hn::Zero(Tag())}; }
-
-HWY_INLINE void Accumulate(Vec x, Vec q, Sums& sums) {
+HWY_INLINE void Accumulate(Vec x, Vec q, Vec& xq, Vec& qq) {
   const Vec w = hn::Mul(x, x);
-  sums.xq = hn::Add(sums.xq, hn::Mul(hn::Mul(w, x), q));
-  sums.qq = hn::Add(sums.qq, hn::Mul(hn::Mul(w, q), q));
+  xq = hn::Add(xq, hn::Mul(hn::Mul(w, x), q));
+  qq = hn::Add(qq, hn::Mul(hn::Mul(w, q), q));
 }
 
-/// The scale of the best try so far, and what it explains of Σ w · x².
-struct Best {
-  Vec scale;
-  Vec explained;
-
-  HWY_INLINE Mask Offer(const Sums& sums) {
-    const Mask better = hn::And(hn::Gt(sums.qq, hn::Zero(Tag())),
-                                hn::Gt(hn::Mul(sums.xq, sums.xq), hn::Mul(explained, sums.qq)));
-    scale = hn::IfThenElse(better, hn::Div(sums.xq, sums.qq), scale);
-    explained = hn::IfThenElse(better, hn::Mul(scale, sums.xq), explained);
-    return better;
-  }
-};
-
-HWY_INLINE Best FirstOf(const Sums& sums) {
-  const Vec scale = QuotientOrZero(sums.xq, sums.qq);
-  return {scale, hn::Mul(scale, sums.xq)};
+/// Takes the sums of a try when they explain more of Σ w · x² than the best so far, with its scale.
+HWY_INLINE Mask Offer(Vec xq, Vec qq, Vec& scale, Vec& explained) {
+  const Mask better =
+      hn::And(hn::Gt(qq, hn::Zero(Tag())), hn::Gt(hn::Mul(xq, xq), hn::Mul(explained, qq)));
+  scale = hn::IfThenElse(better, hn::Div(xq, qq), scale);
+  explained = hn::IfThenElse(better, hn::Mul(scale, xq), explained);
+  return better;
 }
 
 }  // namespace
@@ -106,24 +91,27 @@ void SearchSymmetricOnTarget(const SubBlocks& sub, Found& found) {
   for (size_t lane = 0; lane < kLanes; lane += hn::Lanes(df)) {
     const Vec largest = LargestOf(sub, lane);
     const Mask tiny = hn::Lt(hn::Abs(largest), Constant(kTiny));
-    const auto sums_at = [&](Vec factor) HWY_ATTR {
-      Sums sums = Zeros();
+    const auto sums_at = [&](Vec factor, Vec& xq, Vec& qq) HWY_ATTR {
+      xq = qq = hn::Zero(df);
       for (size_t i = 0; i < sub.size; ++i) {
         const Vec x = ValueAt(sub, i, lane);
-        Accumulate(x, NearestIn(hn::Mul(factor, x), -kTop, kTop - 1), sums);
+        Accumulate(x, NearestIn(hn::Mul(factor, x), -kTop, kTop - 1), xq, qq);
       }
-      return sums;
     };
     Vec best_factor = hn::Div(Constant(-kTop), largest);
-    const Sums first = sums_at(best_factor);
-    Refuse(hn::AndNot(tiny, NotFinite(first.xq, first.qq)), lane, found);
-    Best best = FirstOf(first);
+    Vec xq;
+    Vec qq;
+    sums_at(best_factor, xq, qq);
+    Refuse(hn::AndNot(tiny, NotFinite(xq, qq)), lane, found);
+    Vec scale = QuotientOrZero(xq, qq);
+    Vec explained = hn::Mul(scale, xq);
     for (int t = -kTries; t <= kTries; ++t) {
       if (t == 0) continue;
       const Vec factor = hn::Div(Constant(-(kTop + 0.1F * static_cast<float>(t))), largest);
-      best_factor = hn::IfThenElse(best.Offer(sums_at(factor)), factor, best_factor);
+      sums_at(factor, xq, qq);
+      best_factor = hn::IfThenElse(Offer(xq, qq, scale, explained), factor, best_factor);
     }
-    hn::Store(hn::IfThenZeroElse(tiny, best.scale), df, found.scale + lane);
+    hn::Store(hn::IfThenZeroElse(tiny, scale), df, found.scale + lane);
     hn::Store(hn::Zero(df), df, found.min + lane);
     for (size_t i = 0; i < sub.size; ++i) {
       const Vec code = NearestIn(hn::Mul(best_factor, ValueAt(sub, i, lane)), -kTop, kTop - 1);
@@ -142,14 +130,15 @@ void SearchThreeBitsOnTarget(const SubBlocks& sub, Found& found) {
     const Vec largest = LargestOf(sub, lane);
     const Mask tiny = hn::Lt(hn::Abs(largest), Constant(kTiny));
     const Vec factor = hn::Div(Constant(-kTop), largest);
-    Sums sums = Zeros();
+    Vec sum_xq = zero;
+    Vec sum_qq = zero;
     for (size_t i = 0; i < sub.size; ++i) {
       const Vec x = ValueAt(sub, i, lane);
       const Vec code = NearestIn(hn::Mul(factor, x), -kTop, kTop - 1);
-      Accumulate(x, code, sums);
+      Accumulate(x, code, sum_xq, sum_qq);
       hn::Store(code, df, &found.codes[i][lane]);
     }
-    Refuse(hn::AndNot(tiny, NotFinite(sums.xq, sums.qq)), lane, found);
+    Refuse(hn::AndNot(tiny, NotFinite(sum_xq, sum_qq)), lane, found);
     for (int pass = 0; pass < kPasses; ++pass) {
       Mask changed = hn::FirstN(df, 0);
       for (size_t i = 0; i < sub.size; ++i) {
@@ -157,23 +146,23 @@ void SearchThreeBitsOnTarget(const SubBlocks& sub, Found& found) {
         const Vec w = hn::Mul(x, x);
         const Vec wx = hn::Mul(w, x);
         const Vec code = hn::Load(df, &found.codes[i][lane]);
-        const Vec xq = hn::Sub(sums.xq, hn::Mul(wx, code));
-        const Vec qq = hn::Sub(sums.qq, hn::Mul(hn::Mul(w, code), code));
+        const Vec xq = hn::Sub(sum_xq, hn::Mul(wx, code));
+        const Vec qq = hn::Sub(sum_qq, hn::Mul(hn::Mul(w, code), code));
         const Vec other = NearestIn(hn::Div(hn::Mul(x, qq), xq), -kTop, kTop - 1);
         const Vec new_xq = hn::Add(xq, hn::Mul(wx, other));
         const Vec new_qq = hn::Add(qq, hn::Mul(hn::Mul(w, other), other));
         const Mask differs = hn::And(hn::Gt(xq, zero), hn::Ne(other, code));
-        const Mask better = hn::Gt(hn::Mul(hn::Mul(new_xq, new_xq), sums.qq),
-                                   hn::Mul(hn::Mul(sums.xq, sums.xq), new_qq));
+        const Mask better = hn::Gt(hn::Mul(hn::Mul(new_xq, new_xq), sum_qq),
+                                   hn::Mul(hn::Mul(sum_xq, sum_xq), new_qq));
         const Mask take = hn::And(differs, hn::And(hn::Gt(new_qq, zero), better));
         hn::Store(hn::IfThenElse(take, other, code), df, &found.codes[i][lane]);
-        sums.xq = hn::IfThenElse(take, new_xq, sums.xq);
-        sums.qq = hn::IfThenElse(take, new_qq, sums.qq);
+        sum_xq = hn::IfThenElse(take, new_xq, sum_xq);
+        sum_qq = hn::IfThenElse(take, new_qq, sum_qq);
         changed = hn::Or(changed, take);
       }
       if (hn::AllFalse(df, changed)) break;
     }
-    hn::Store(hn::IfThenZeroElse(tiny, QuotientOrZero(sums.xq, sums.qq)), df, found.scale + lane);
+    hn::Store(hn::IfThenZeroElse(tiny, QuotientOrZero(sum_xq, sum_qq)), df, found.scale + lane);
     hn::Store(zero, df, found.min + lane);
     for (size_t i = 0; i < sub.size; ++i) {
       const Vec code = hn::Add(hn::Load(df, &found.codes[i][lane]), Constant(kTop));
@@ -197,9 +186,10 @@ void SearchScaleMinOnTarget(const SubBlocks& sub, const ScaleMinSearch& search, 
     }
     alignas(64) float weights[kMaxSubBlock][kLanes];
     alignas(64) float codes[kMaxSubBlock][kLanes];
+    // With `absolute` this adds +0 to a magnitude.
+    const auto weight_of = [&](Vec x) HWY_ATTR { return hn::Add(mean_root, hn::Abs(x)); };
     for (size_t i = 0; i < sub.size; ++i) {
-      // With `absolute` this adds +0 to a magnitude.
-      hn::Store(hn::Add(mean_root, hn::Abs(ValueAt(sub, i, lane))), df, weights[i]);
+      hn::Store(weight_of(ValueAt(sub, i, lane)), df, weights[i]);
     }
     const auto code_of = [&](Vec factor, Vec min, Vec x) HWY_ATTR {
       return NearestIn(hn::Mul(factor, hn::Sub(x, min)), 0, search.top);
@@ -217,7 +207,7 @@ void SearchScaleMinOnTarget(const SubBlocks& sub, const ScaleMinSearch& search, 
     };
     Vec min = ValueAt(sub, 0, lane);
     Vec max = min;
-    Vec sum_w = hn::Load(df, weights[0]);
+    Vec sum_w = weight_of(min);
     Vec sum_x = hn::Mul(sum_w, min);
     for (size_t i = 1; i < sub.size; ++i) {
       const Vec x = ValueAt(sub, i, lane);
@@ -287,8 +277,8 @@ void SearchIq4OnTarget(const SubBlocks& sub, Found& found) {
   for (size_t lane = 0; lane < kLanes; lane += hn::Lanes(df)) {
     const Vec largest = LargestOf(sub, lane);
     const Mask tiny = hn::Lt(hn::Abs(largest), Constant(kTiny));
-    const auto sums_at = [&](Vec factor) HWY_ATTR {
-      Sums sums{hn::Zero(df), hn::Zero(df)};
+    const auto sums_at = [&](Vec factor, Vec& xq, Vec& qq) HWY_ATTR {
+      xq = qq = hn::Zero(df);
       for (size_t i = 0; i < sub.size; ++i) {
         const Vec x = ValueAt(sub, i, lane);
         const Vec scaled = hn::Mul(factor, x);
@@ -298,19 +288,22 @@ void SearchIq4OnTarget(const SubBlocks& sub, Found& found) {
           q = hn::IfThenElse(hn::Ge(scaled, Constant(middle)), Constant(kValues[k]), q);
         }
         const Vec wq = hn::Mul(hn::Mul(x, x), q);
-        sums.xq = hn::Add(sums.xq, hn::Mul(wq, x));
-        sums.qq = hn::Add(sums.qq, hn::Mul(wq, q));
+        xq = hn::Add(xq, hn::Mul(wq, x));
+        qq = hn::Add(qq, hn::Mul(wq, q));
       }
-      return sums;
     };
     const Vec d0 = hn::Div(hn::Neg(largest), Constant(kValues[0]));
-    const Sums first = sums_at(hn::Div(Constant(1), d0));
-    Refuse(hn::AndNot(tiny, NotFinite(first.xq, first.qq)), lane, found);
-    Best best = FirstOf(first);
+    Vec xq;
+    Vec qq;
+    sums_at(hn::Div(Constant(1), d0), xq, qq);
+    Refuse(hn::AndNot(tiny, NotFinite(xq, qq)), lane, found);
+    Vec scale = QuotientOrZero(xq, qq);
+    Vec explained = hn::Mul(scale, xq);
     for (int t = -kTries; t <= kTries; ++t) {
-      best.Offer(sums_at(hn::Div(Constant(static_cast<float>(t + kValues[0])), largest)));
+      sums_at(hn::Div(Constant(static_cast<float>(t + kValues[0])), largest), xq, qq);
+      Offer(xq, qq, scale, explained);
     }
-    hn::Store(hn::IfThenZeroElse(tiny, best.scale), df, found.scale + lane);
+    hn::Store(hn::IfThenZeroElse(tiny, scale), df, found.scale + lane);
   }
 }
 

@@ -46,16 +46,11 @@ HWY_INLINE void ForEachUncoded(D8 d8, Mask coded, const Function& function) {
   }
 }
 
-// A vector of words, taken apart under a base.
+// Takes a vector of words apart under a base: the codes, two a byte, are returned. Not a struct,
+// for vectors of SVE cannot be members.
 template <class D8>
-struct Parts {
-  hn::Vec<D8> sign_mantissa;
-  hn::Vec<hn::Half<D8>> codes;  // two a byte
-  hn::Mask<D8> coded;
-};
-
-template <class D8>
-HWY_INLINE Parts<D8> TakeApart(D8 d8, const std::byte* HWY_RESTRICT words, int base) {
+HWY_INLINE hn::Vec<hn::Half<D8>> TakeApart(D8 d8, const std::byte* HWY_RESTRICT words, int base,
+                                           hn::Vec<D8>& sign_mantissa, hn::Mask<D8>& coded) {
   const hn::Repartition<uint16_t, D8> d16;
   const hn::Repartition<int16_t, D8> di16;
   const hn::Half<D8> d8h;
@@ -72,10 +67,10 @@ HWY_INLINE Parts<D8> TakeApart(D8 d8, const std::byte* HWY_RESTRICT words, int b
   const auto pairs = hn::BitCast(d16, hn::IfThenElseZero(in_window, code));
   const auto nibbles =
       hn::And(hn::Or(pairs, hn::ShiftRight<4>(pairs)), hn::Set(d16, uint16_t{0xFF}));
-  return {
-      hn::Or(hn::And(high, hn::Set(d8, uint8_t{0x80})), hn::And(low, hn::Set(d8, uint8_t{0x7F}))),
-      hn::DemoteTo(d8h, hn::BitCast(di16, nibbles)),
-      hn::Or(in_window, hn::Eq(exponent, hn::Zero(d8)))};
+  sign_mantissa =
+      hn::Or(hn::And(high, hn::Set(d8, uint8_t{0x80})), hn::And(low, hn::Set(d8, uint8_t{0x7F})));
+  coded = hn::Or(in_window, hn::Eq(exponent, hn::Zero(d8)));
+  return hn::DemoteTo(d8h, hn::BitCast(di16, nibbles));
 }
 
 // Counts pairs of codes under a guessed base, which halves the table updates, and one by one the
@@ -90,8 +85,9 @@ void CountChunk(const std::byte* HWY_RESTRICT words, size_t count, int base,
   HWY_ALIGN uint8_t codes[HWY_MAX_BYTES / 2];
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const auto parts = TakeApart(d8, words + 2 * i, base);
-    hn::Store(parts.codes, d8h, codes);
+    hn::Vec<decltype(d8)> sign_mantissa;
+    hn::Mask<decltype(d8)> coded;
+    hn::Store(TakeApart(d8, words + 2 * i, base, sign_mantissa, coded), d8h, codes);
     for (size_t j = 0; j < lanes / 2; j += 8) {
       uint64_t eight;
       std::memcpy(&eight, codes + j, sizeof(eight));
@@ -101,8 +97,8 @@ void CountChunk(const std::byte* HWY_RESTRICT words, size_t count, int base,
         eight >>= 16;
       }
     }
-    if (HWY_UNLIKELY(!hn::AllTrue(d8, parts.coded))) {
-      ForEachUncoded(d8, parts.coded,
+    if (HWY_UNLIKELY(!hn::AllTrue(d8, coded))) {
+      ForEachUncoded(d8, coded,
                      [&](size_t lane) { ++uncoded[ExponentOf(WordAt(words, i + lane))]; });
     }
   }
@@ -119,11 +115,12 @@ size_t EncodeChunk(const std::byte* HWY_RESTRICT words, size_t count, int base,
   EscapeWriter escapes{escape_indices, escape_values};
   size_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const auto parts = TakeApart(d8, words + 2 * i, base);
-    hn::StoreU(hn::IfThenElseZero(parts.coded, parts.sign_mantissa), d8, sm + i);
-    hn::StoreU(parts.codes, d8h, ex + i / 2);
-    if (HWY_UNLIKELY(!hn::AllTrue(d8, parts.coded))) {
-      ForEachUncoded(d8, parts.coded, [&](size_t lane) {
+    hn::Vec<decltype(d8)> sign_mantissa;
+    hn::Mask<decltype(d8)> coded;
+    hn::StoreU(TakeApart(d8, words + 2 * i, base, sign_mantissa, coded), d8h, ex + i / 2);
+    hn::StoreU(hn::IfThenElseZero(coded, sign_mantissa), d8, sm + i);
+    if (HWY_UNLIKELY(!hn::AllTrue(d8, coded))) {
+      ForEachUncoded(d8, coded, [&](size_t lane) {
         escapes.Append(first_index + static_cast<uint32_t>(i + lane), WordAt(words, i + lane));
       });
     }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "assay/base/neon_for_sve.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "assay/formats/turboquant_kernels.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

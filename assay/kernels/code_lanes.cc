@@ -5,6 +5,7 @@
 
 #include "assay/base/aligned_buffer.h"
 #include "assay/base/checked.h"
+#include "assay/base/neon_for_sve.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "assay/kernels/code_lanes.cc"

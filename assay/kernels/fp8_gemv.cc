@@ -21,6 +21,8 @@
 namespace assay {
 namespace {
 
+#if ASSAY_HAVE_AVX512
+
 /// True when some code is the NaN of e4m3, the one value the conversion by way of f16 gets wrong.
 bool HoldsE4M3NaN(std::span<const std::byte> codes) {
   constexpr int64_t kChunk = int64_t{1} << 22;
@@ -36,8 +38,6 @@ bool HoldsE4M3NaN(std::span<const std::byte> codes) {
   });
   return found;
 }
-
-#if ASSAY_HAVE_AVX512
 
 /// What the f16 of an e4m3 code must be multiplied by.
 constexpr float kE4M3Factor = 256.0f;
@@ -200,7 +200,7 @@ class Fp8BlockProduct final : public FloatProduct<Fp8BlockDecoder<kE5M2>> {
 constexpr float kMaxScale = 0x1p100f;
 
 void AddKernels(const KernelRequest& request,
-                std::vector<std::unique_ptr<ProductKernel>>& kernels) {
+                [[maybe_unused]] std::vector<std::unique_ptr<ProductKernel>>& kernels) {
   const EncodedMatrix& weight = request.weight;
   const auto* format = dynamic_cast<const Fp8BlockFormat*>(weight.format.get());
   if (format == nullptr || request.a8 || request.rounding != DecodeRounding::kNone) return;

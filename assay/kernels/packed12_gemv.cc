@@ -14,6 +14,8 @@
 namespace assay {
 namespace {
 
+#if ASSAY_HAVE_AVX512
+
 /// Where each row's escapes begin in the escape planes; rows + 1 entries.
 std::vector<int64_t> EscapeStarts(std::span<const std::byte> indices, int64_t rows, int64_t cols) {
   std::vector<int64_t> starts(static_cast<size_t>(rows + 1));
@@ -29,8 +31,6 @@ std::vector<int64_t> EscapeStarts(std::span<const std::byte> indices, int64_t ro
   }
   return starts;
 }
-
-#if ASSAY_HAVE_AVX512
 
 ASSAY_AVX512_BEGIN
 
@@ -193,7 +193,7 @@ std::unique_ptr<PanelDecoder> MakeDecoder(const EncodedMatrix& weight,
 }
 
 void AddKernels(const KernelRequest& request,
-                std::vector<std::unique_ptr<ProductKernel>>& kernels) {
+                [[maybe_unused]] std::vector<std::unique_ptr<ProductKernel>>& kernels) {
   const EncodedMatrix& weight = request.weight;
   // Rows of odd length start inside a byte of codes: the generic kernel serves those.
   if (request.a8 || weight.format->Name() != "packed12" || weight.cols % 2 != 0) return;

@@ -1,5 +1,7 @@
 #include "assay/kernels/panel_engine_f32.h"
 
+#include "assay/base/neon_for_sve.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "assay/kernels/panel_engine_f32.cc"
 #include <hwy/cache_control.h>

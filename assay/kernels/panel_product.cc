@@ -1,5 +1,7 @@
 #include "assay/kernels/panel_product.h"
 
+#include "assay/base/neon_for_sve.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "assay/kernels/panel_product.cc"
 #include <hwy/foreach_target.h>

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "assay/base/checked.h"
+#include "assay/base/neon_for_sve.h"
 #include "assay/base/parallel.h"
 #include "assay/base/target.h"
 #include "assay/formats/plain.h"

@@ -22,6 +22,8 @@ const TurboQuantFormat* AsTurboQuant(const EncodedMatrix& weight) {
   return dynamic_cast<const TurboQuantFormat*>(weight.format.get());
 }
 
+#if ASSAY_HAVE_AVX512
+
 /// Σ_k x_k · s_k · H(c)_k / √g · norm = norm · Σ_i c_i · H(s · x)_i / √g: H is symmetric.
 void RotateX(const float* x, int64_t num_x, int64_t cols, int64_t group,
              std::span<const std::byte> signs, float* out) {
@@ -37,8 +39,6 @@ void RotateX(const float* x, int64_t num_x, int64_t cols, int64_t group,
     for (int64_t c = 0; c < cols; ++c) row[c] *= scale;
   }
 }
-
-#if ASSAY_HAVE_AVX512
 
 ASSAY_AVX512_BEGIN
 
@@ -199,7 +199,7 @@ std::unique_ptr<ProductKernel> MakeProduct(const EncodedMatrix& weight,
 #endif
 
 void AddKernels(const KernelRequest& request,
-                std::vector<std::unique_ptr<ProductKernel>>& kernels) {
+                [[maybe_unused]] std::vector<std::unique_ptr<ProductKernel>>& kernels) {
   const TurboQuantFormat* format = AsTurboQuant(request.weight);
   if (format == nullptr || request.a8 || request.rounding != DecodeRounding::kNone) return;
 #if ASSAY_HAVE_AVX512

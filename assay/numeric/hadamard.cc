@@ -3,6 +3,7 @@
 #include <bit>
 
 #include "assay/base/error.h"
+#include "assay/base/neon_for_sve.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "assay/numeric/hadamard.cc"
