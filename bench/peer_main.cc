@@ -1,5 +1,6 @@
-// Assay for the scripts of bench/peers: one command a line on standard input, one answer a line on
-// standard output, so that a script can time Assay and another program turn by turn.
+// Assay for the scripts of bench/: one command a line on standard input, one answer a line on
+// standard output, so that a script can time Assay and another program turn by turn, or count
+// instructions.
 //
 //   load PATH TENSOR    reads a 2-D tensor of f32, f16 or bf16        → "ok ROWS COLS DTYPE"
 //   threads N                                                         → "ok"
@@ -15,6 +16,8 @@
 //   multiply ID         one call, on the next copy                    → seconds: wall, CPU
 //   read MIB            a plain sum over the next MIB of a buffer ten times as large
 //                                                                     → seconds: wall, CPU
+//   formats                                                 → the names of those that can encode
+//   compiler                                                          → "gcc 12.2.0"
 //   target                                                            → the instruction set that
 //   runs
 
@@ -35,9 +38,11 @@
 #include "assay/base/target.h"
 #include "assay/checkpoint/model.h"
 #include "assay/checkpoint/writer.h"
+#include "assay/formats/catalogue.h"
 #include "assay/formats/checkpoint_form.h"
 #include "assay/formats/format.h"
 #include "assay/kernels/matmul.h"
+#include "assay/measure/machine.h"
 #include "assay/measure/read_probe.h"
 #include "assay/studies/bench_shapes.h"
 #include "assay/studies/bench_weights.h"
@@ -93,6 +98,8 @@ class Peer {
       if (!probe_) probe_.emplace(std::stoll(first) << 20, 10);
       return Time([&] { probe_->Read(reads_++); });
     }
+    if (command == "formats") return Encoders();
+    if (command == "compiler") return DescribeMachine().compiler;
     if (command == "target") return ActiveTargetName();
     ThrowUsage("unknown command \"{}\"", command);
   }
@@ -107,6 +114,16 @@ class Peer {
     const double wall =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     return fmt::format("{} {}", wall, cpu);
+  }
+
+  static std::string Encoders() {
+    std::string names;
+    for (const FormatFamily* family : FormatCatalogue()) {
+      for (const std::string& name : family->names()) {
+        if (Format::Parse(name)->CanEncode()) names += name + ' ';
+      }
+    }
+    return names;
   }
 
   MatrixView Matrix() const {
