@@ -25,8 +25,7 @@ std::shared_ptr<const GgufFile> GgufFile::Open(const std::string& path) {
 }
 
 std::shared_ptr<const GgufFile> GgufFile::Open(std::shared_ptr<const MappedFile> mapped) {
-  const std::shared_ptr<GgufFile> file(new GgufFile);
-  file->file_ = std::move(mapped);
+  const std::shared_ptr<GgufFile> file(new GgufFile(std::move(mapped)));
   file->header_ = ReadGgufHeader(file->file_->bytes(), file->path(), file->file_);
   const std::vector<GgufTensorInfo>& infos = file->header_.tensors;
   file->infos_.resize(infos.size());
@@ -43,20 +42,10 @@ std::shared_ptr<const GgufFile> GgufFile::Open(std::shared_ptr<const MappedFile>
   return file;
 }
 
-const std::string& GgufFile::path() const { return file_->path(); }
-
-int64_t GgufFile::num_file_bytes() const { return file_->num_bytes(); }
-
 Tensor GgufFile::Load(size_t index) const {
-  if (index >= tensors_.size()) ThrowInternal("{}: no tensor {}", path(), index);
-  const StoredTensor& tensor = tensors_[index];
-  const GgufTensorInfo& info = header_.tensors[infos_[index]];
-  return Tensor::Share(
-      file_, tensor.dtype, tensor.shape,
-      file_->bytes().subspan(static_cast<size_t>(header_.data_offset + info.offset),
-                             static_cast<size_t>(info.num_bytes)));
+  RequireTensor(index);
+  const uint64_t offset = header_.data_offset + header_.tensors[infos_[index]].offset;
+  return MappedTensor(index, static_cast<int64_t>(offset));
 }
-
-void GgufFile::Verify() const { file_->Verify(); }
 
 }  // namespace assay

@@ -76,8 +76,7 @@ std::shared_ptr<const NpyFile> NpyFile::Open(const std::string& path) {
 }
 
 std::shared_ptr<const NpyFile> NpyFile::Open(std::shared_ptr<const MappedFile> mapped) {
-  const std::shared_ptr<NpyFile> file(new NpyFile);
-  file->file_ = std::move(mapped);
+  const std::shared_ptr<NpyFile> file(new NpyFile(std::move(mapped)));
   file->header_ = ReadNpyHeader(file->file_->bytes(), file->path());
   const NpyHeader& header = file->header_;
   const int64_t data_end =
@@ -92,23 +91,12 @@ std::shared_ptr<const NpyFile> NpyFile::Open(std::shared_ptr<const MappedFile> m
   return file;
 }
 
-const std::string& NpyFile::path() const { return file_->path(); }
-
-int64_t NpyFile::num_file_bytes() const { return file_->num_bytes(); }
-
 Tensor NpyFile::Load(size_t index) const {
-  if (index >= tensors_.size()) ThrowInternal("{}: no tensor {}", path(), index);
-  const auto num_bytes =
-      static_cast<size_t>(header_.shape.CheckedNumBytes(header_.dtype).value_or(0));
-  const auto bytes = file_->bytes().subspan(static_cast<size_t>(header_.data_offset), num_bytes);
-  if (!header_.fortran_order || !OrderMatters(header_.shape)) {
-    return Tensor::Share(file_, header_.dtype, header_.shape, bytes);
-  }
-  Tensor tensor = FromFortranOrder({header_.dtype, header_.shape, bytes});
+  const Tensor mapped = MappedTensor(index, header_.data_offset);
+  if (!header_.fortran_order || !OrderMatters(header_.shape)) return mapped;
+  Tensor tensor = FromFortranOrder(mapped.view());
   Verify();
   return tensor;
 }
-
-void NpyFile::Verify() const { file_->Verify(); }
 
 }  // namespace assay

@@ -23,8 +23,7 @@ std::shared_ptr<const SafetensorsFile> SafetensorsFile::Open(const std::string& 
 
 std::shared_ptr<const SafetensorsFile> SafetensorsFile::Open(
     std::shared_ptr<const MappedFile> mapped) {
-  const std::shared_ptr<SafetensorsFile> file(new SafetensorsFile);
-  file->file_ = std::move(mapped);
+  const std::shared_ptr<SafetensorsFile> file(new SafetensorsFile(std::move(mapped)));
   SafetensorsHeader header = ReadSafetensorsHeader(file->file_->bytes(), file->path());
   file->tensors_.reserve(header.entries.size());
   file->offsets_.reserve(header.entries.size());
@@ -44,20 +43,9 @@ std::shared_ptr<const SafetensorsFile> SafetensorsFile::Open(
   return file;
 }
 
-const std::string& SafetensorsFile::path() const { return file_->path(); }
-
-int64_t SafetensorsFile::num_file_bytes() const { return file_->num_bytes(); }
-
 Tensor SafetensorsFile::Load(size_t index) const {
-  if (index >= tensors_.size()) ThrowInternal("{}: no tensor {}", path(), index);
-  const StoredTensor& tensor = tensors_[index];
-  const auto num_bytes = tensor.shape.CheckedNumBytes(tensor.dtype);
-  if (!num_bytes) ThrowInternal("{}: tensor {} lost its size", path(), Quoted(tensor.name));
-  return Tensor::Share(file_, tensor.dtype, tensor.shape,
-                       file_->bytes().subspan(static_cast<size_t>(offsets_[index]),
-                                              static_cast<size_t>(*num_bytes)));
+  RequireTensor(index);
+  return MappedTensor(index, offsets_[index]);
 }
-
-void SafetensorsFile::Verify() const { file_->Verify(); }
 
 }  // namespace assay

@@ -35,7 +35,7 @@ TYPES = [
 ]
 
 
-def installed_library():
+def library_of_wheel():
     package = importlib.util.find_spec("libggml")
     if package is None:
         raise SystemExit("no libggml: pip install libggml-python, or --library")
@@ -62,7 +62,7 @@ def main():
     arguments = parser.parse_args()
     rows, cols = arguments.rows, arguments.cols
 
-    library = arguments.library or installed_library()
+    library = arguments.library if arguments.library else library_of_wheel()
     ggml = ctypes.CDLL(str(library))
     ggml.ggml_quantize_chunk.restype = ctypes.c_size_t
     ggml.ggml_quantize_chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,
