@@ -1,8 +1,6 @@
 #include "assay/studies/bench.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
 #include <memory>
 
 #include "assay/base/checked.h"
@@ -12,12 +10,12 @@
 #include "assay/base/text.h"
 #include "assay/checkpoint/model.h"
 #include "assay/formats/plain.h"
-#include "assay/kernels/dense.h"
+#include "assay/kernels/gemm_probe.h"
 #include "assay/kernels/multiply_peak.h"
 #include "assay/measure/machine.h"
 #include "assay/measure/read_probe.h"
 #include "assay/numeric/element.h"
-#include "assay/numeric/random.h"
+#include "assay/studies/bench_speed.h"
 #include "assay/studies/bench_weights.h"
 
 namespace assay {
@@ -25,52 +23,6 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 constexpr int64_t kPage = 4096;
-
-/// The dense library at a size that suits it.
-class GemmProbe {
- public:
-  GemmProbe()
-      : dtype_(DenseSupports(DType::kBF16) ? DType::kBF16 : DType::kF32),
-        x_(Filled(kM)),
-        w_(Filled(kN)),
-        y_(static_cast<size_t>(kM * kN)) {
-    if (dtype_ == DType::kF32) {
-      x_ = Widened(x_);
-      w_ = Widened(w_);
-    }
-  }
-
-  std::string Name() const {
-    return fmt::format("{}, {}", DenseLibraryName(), dtype_ == DType::kBF16 ? "bf16" : "f32");
-  }
-  static double Operations() { return 2.0 * kM * kN * kK; }
-  void Run() { DenseProduct(dtype_, kM, kN, kK, x_.bytes().data(), w_.bytes().data(), y_.data()); }
-
- private:
-  static constexpr int64_t kM = 512;
-  static constexpr int64_t kN = 2048;
-  static constexpr int64_t kK = 2048;
-
-  /// Cheap values, but no zeros, which multiply faster on some machines.
-  static Tensor Filled(int64_t rows) {
-    Tensor codes = Tensor::AllocateUninitialized(DType::kBF16, Shape{rows, kK});
-    Lcg random;
-    for (uint16_t& code : codes.mutable_as<uint16_t>()) code = random.NextBF16();
-    return codes;
-  }
-
-  static Tensor Widened(const Tensor& codes) {
-    Tensor values = Tensor::AllocateUninitialized(DType::kF32, codes.shape());
-    MatrixView(codes.view(), codes.shape()[0], codes.shape()[1])
-        .ReadRows(0, codes.shape()[0], values.mutable_as<float>());
-    return values;
-  }
-
-  DType dtype_;
-  Tensor x_;
-  Tensor w_;
-  AlignedBuffer<float> y_;
-};
 
 /// A variant at work: its trial, and as many copies of its weight as take turns.
 struct Contender {
@@ -133,7 +85,7 @@ class Study {
       const BenchSkipped& skipped = report_.skipped.at(0);
       ThrowUsage("nothing was timed: {}: {}: {}", skipped.op, skipped.variant, skipped.reason);
     }
-    AddSpeeds();
+    AddBenchSpeeds(GemmProbe::Operations(), peak_operations_, report_);
     report_.seconds = stopwatch.Seconds();
     return std::move(report_);
   }
@@ -161,31 +113,12 @@ class Study {
     return weights;
   }
 
-  /// What a shape takes at least: one copy of everything. In double: three sizes of 2^30 multiply.
-  double LeastBytes(const BenchShape& shape) const {
-    const double weight = static_cast<double>(shape.n) * static_cast<double>(shape.k);
-    const double x = static_cast<double>(shape.m) * static_cast<double>(shape.k);
-    const double y = static_cast<double>(shape.m) * static_cast<double>(shape.n);
-    // bf16 source and reference; x as bf16 and f32; y twice.
-    double bytes = 4 * weight + 6 * x + 8 * y;
-    for (const BenchVariant& variant : variants_) {
-      const bool fits =
-          variant.format && !variant.format->WhyNot(shape.n, shape.k, DType::kBF16).has_value();
-      const double bits = fits ? variant.format->BitsPerWeight(shape.n, shape.k) : 16;
-      bytes += bits / 8 * weight;
-      // Decoded scratch, f32 when bf16 does not do.
-      if (variant.strategy == Strategy::kDequantGemm) bytes += 4 * weight;
-    }
-    return bytes;
-  }
-
   void RequireMemory(const BenchShape& shape) const {
-    const double least = LeastBytes(shape);
+    const double least = LeastBenchBytes(shape, variants_);
     if (memory_ <= 0 || least <= static_cast<double>(memory_)) return;
     ThrowUsage(
         "shape {},{},{}: {:.1f} GB are needed for {} variants, {:.1f} GB may be used; fewer "
-        "variants "
-        "at a time, or a smaller M, need less",
+        "variants at a time, or a smaller M, need less",
         shape.m, shape.k, shape.n, least / 1e9, variants_.size(),
         static_cast<double>(memory_) / 1e9);
   }
@@ -321,7 +254,7 @@ class Study {
 
   void RunRounds(BenchOperator& op, std::vector<Contender>& contenders) {
     int64_t smallest = contenders.front().trial.weight_bytes;
-    int64_t used = static_cast<int64_t>(LeastBytes(op.shape));
+    int64_t used = static_cast<int64_t>(LeastBenchBytes(op.shape, variants_));
     for (const Contender& contender : contenders) {
       smallest = std::min(smallest, contender.trial.weight_bytes);
       used += contender.trial.prepared_bytes;
@@ -383,34 +316,6 @@ class Study {
     samples.Add(sample.ms, sample.preempted);
   }
 
-  /// Roofs and what stands under them. Multiplying does not depend on the shape: all samples of the
-  /// run tell its roof, so that one disturbed operator does not lower its own.
-  void AddSpeeds() {
-    // The fastest tenth: a roof is what the machine can do, not what it does while disturbed.
-    const auto per_second = [](double amount, const TimingSamples& samples) {
-      const auto all = static_cast<int64_t>(samples.samples().size());
-      const double ms = samples.num_preempted() < all ? samples.Quantile(0.1) : samples.Min();
-      return ms > 0 ? amount / ms * 1e-6 : 0;
-    };
-    TimingSamples gemm;
-    TimingSamples peak;
-    for (const BenchOperator& op : report_.operators) {
-      for (const TimingSample& sample : op.gemm.samples()) gemm.Add(sample.ms, sample.preempted);
-      for (const TimingSample& sample : op.peak.samples()) peak.Add(sample.ms, sample.preempted);
-    }
-    for (BenchOperator& op : report_.operators) {
-      op.roof.read_gb_per_s = per_second(static_cast<double>(op.probe_bytes), op.read);
-      op.roof.gemm_gflops = per_second(GemmProbe::Operations(), gemm);
-      op.roof.peak_gflops = std::max(op.roof.gemm_gflops, per_second(peak_operations_, peak));
-    }
-    for (BenchTrial& trial : report_.trials) {
-      const BenchOperator& op = report_.operators[trial.op];
-      const double weights = static_cast<double>(op.shape.k) * static_cast<double>(op.shape.n);
-      trial.speed = SpeedOf(trial.samples.Median(), trial.bytes_per_call,
-                            2.0 * static_cast<double>(op.shape.m) * weights, op.roof);
-    }
-  }
-
   const BenchOptions& options_;
   BenchReport report_;
   std::vector<BenchVariant> variants_;
@@ -426,38 +331,6 @@ class Study {
 };
 
 }  // namespace
-
-double BenchRoof::LeastMs(double num_bytes, double num_operations) const {
-  const double read_ms = read_gb_per_s > 0 ? num_bytes / read_gb_per_s * 1e-6 : 0;
-  const double multiply_ms = peak_gflops > 0 ? num_operations / peak_gflops * 1e-6 : 0;
-  return std::max(read_ms, multiply_ms);
-}
-
-BenchSpeed SpeedOf(double median_ms, int64_t num_bytes, double num_operations,
-                   const BenchRoof& roof) {
-  BenchSpeed speed;
-  const auto bytes = static_cast<double>(num_bytes);
-  speed.roof_ms = roof.LeastMs(bytes, num_operations);
-  speed.bound_by_read = roof.LeastMs(bytes, 0) >= roof.LeastMs(0, num_operations);
-  if (median_ms <= 0) return speed;
-  speed.gb_per_s = bytes / median_ms * 1e-6;
-  speed.gflops = num_operations / median_ms * 1e-6;
-  speed.fraction_of_roof = speed.roof_ms / median_ms;
-  speed.above_roof = speed.fraction_of_roof > 1;
-  return speed;
-}
-
-uint64_t ChecksumOf(std::span<const std::byte> bytes) noexcept {
-  uint64_t hash = 0xCBF29CE484222325u;
-  while (!bytes.empty()) {
-    uint64_t word = 0;
-    const size_t count = std::min(bytes.size(), sizeof(word));
-    std::memcpy(&word, bytes.data(), count);
-    hash = (hash ^ word) * 0x100000001B3u;
-    bytes = bytes.subspan(count);
-  }
-  return hash;
-}
 
 BenchReport RunBench(const BenchOptions& options) { return Study(options).Run(); }
 

@@ -98,4 +98,21 @@ bool DecodesTo(const EncodedMatrix& encoded, const Tensor& source) {
   return true;
 }
 
+double LeastBenchBytes(const BenchShape& shape, std::span<const BenchVariant> variants) {
+  const double weight = static_cast<double>(shape.n) * static_cast<double>(shape.k);
+  const double x = static_cast<double>(shape.m) * static_cast<double>(shape.k);
+  const double y = static_cast<double>(shape.m) * static_cast<double>(shape.n);
+  // bf16 source and reference; x as bf16 and f32; y twice.
+  double bytes = 4 * weight + 6 * x + 8 * y;
+  for (const BenchVariant& variant : variants) {
+    const bool fits =
+        variant.format && !variant.format->WhyNot(shape.n, shape.k, DType::kBF16).has_value();
+    const double bits = fits ? variant.format->BitsPerWeight(shape.n, shape.k) : 16;
+    bytes += bits / 8 * weight;
+    // Decoded scratch, f32 when bf16 does not do.
+    if (variant.strategy == Strategy::kDequantGemm) bytes += 4 * weight;
+  }
+  return bytes;
+}
+
 }  // namespace assay

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "assay/checkpoint/weight.h"
 #include "assay/formats/format.h"
+#include "assay/studies/bench.h"
 #include "assay/tensor/tensor.h"
 
 namespace assay {
@@ -23,5 +25,9 @@ EncodedMatrix CopyOfPlanes(const EncodedMatrix& weight);
 
 /// Whether decoding to bf16 gives `source` back, bit for bit. Requires a bf16 source of its shape.
 bool DecodesTo(const EncodedMatrix& encoded, const Tensor& source);
+
+/// Memory a shape takes at least with these variants: one copy of everything. In double: three
+/// sizes of 2^30 multiply.
+double LeastBenchBytes(const BenchShape& shape, std::span<const BenchVariant> variants);
 
 }  // namespace assay
