@@ -1,8 +1,6 @@
 #include "assay/studies/fidelity.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <map>
 #include <set>
 
@@ -11,7 +9,9 @@
 #include "assay/base/glob.h"
 #include "assay/base/text.h"
 #include "assay/checkpoint/model.h"
+#include "assay/studies/fidelity_copy.h"
 #include "assay/studies/fidelity_matrix.h"
+#include "assay/studies/fidelity_totals.h"
 #include "assay/tensor/matrix_view.h"
 
 namespace assay {
@@ -230,47 +230,10 @@ class Study {
     if (copy_) MeasureCopy(weight, index, view, comparison, activations);
   }
 
-  /// The matrix of the copy that stands for one of the source.
-  struct CopyMatrix {
-    const Weight* weight = nullptr;  ///< null when there is none
-    int64_t index = 0;
-    const BorderPair* pair = nullptr;  ///< across the border
-  };
-
-  CopyMatrix CopyOf(const Weight& weight, int64_t index) const {
-    if (!border_) return {copy_->FindWeight(weight.name()), index, nullptr};
-    const auto [pair, place] = border_->Find(weight.name());
-    if (pair == nullptr) return {};
-    const bool stacked = pair->Has(BorderConversion::kStackedExperts);
-    if (!border_->gguf_is_a()) {
-      const int64_t expert = stacked ? static_cast<int64_t>(place) : index;
-      return {copy_->FindWeight(pair->gguf.front().name), expert, pair};
-    }
-    if (!stacked) return {copy_->FindWeight(pair->folder.front()), index, pair};
-    const auto expert = static_cast<size_t>(index);
-    if (expert >= pair->folder.size()) return {nullptr, 0, pair};
-    return {copy_->FindWeight(pair->folder[expert]), 0, pair};
-  }
-
-  /// Why the copy's matrix does not stand for the source's; nothing when it does.
-  static std::optional<std::string> WhyNotCopy(const Weight& weight, const CopyMatrix& copy) {
-    if (copy.pair != nullptr && copy.pair->Has(BorderConversion::kJoinedRows)) {
-      return "its rows stand in one tensor with others on one side; assay compare joins them";
-    }
-    if (copy.weight == nullptr) return "the copy has no such weight";
-    const bool stacked = copy.pair != nullptr && copy.pair->Has(BorderConversion::kStackedExperts);
-    if (copy.weight->rows() == weight.rows() && copy.weight->cols() == weight.cols() &&
-        copy.index < copy.weight->stack() && (stacked || copy.weight->stack() == weight.stack())) {
-      return std::nullopt;
-    }
-    return fmt::format("the copy's shape is {}, not {}", copy.weight->PlainShape().ToString(),
-                       weight.PlainShape().ToString());
-  }
-
   void MeasureCopy(const Weight& weight, int64_t index, const MatrixView& view,
                    MatrixComparison& comparison, const FidelityActivations* activations) {
-    const CopyMatrix copy = CopyOf(weight, index);
-    if (const auto reason = WhyNotCopy(weight, copy)) {
+    const CopyMatrix copy = FindCopy(*copy_, border_ ? &*border_ : nullptr, weight, index);
+    if (const auto reason = copy.WhyNot(weight)) {
       if (index == 0) report_.skipped.push_back({weight.name(), "against", *reason, 0});
       return;
     }
@@ -283,35 +246,10 @@ class Study {
     if (copy.pair != nullptr) {
       if (crossed_.insert(copy.pair).second) report_.border->Add(*copy.pair);
       result.conversions = copy.pair->Sentences();
-      result.fits_only = FitsOnly(*copy.pair, weight, view, decoded);
-      if (const int64_t heads = copy.pair->gguf.front().heads; heads > 0) {
-        decoded = InOrderOfSource(weight, heads, std::move(decoded));
-      }
+      result.fits_only = FitsOnly(*border_, *copy.pair, view, decoded);
+      decoded = InOrderOfSource(*border_, *copy.pair, weight, std::move(decoded));
     }
     Measure(std::move(result), encoded, decoded, comparison, activations);
-  }
-
-  RowReader InOrderOfSource(const Weight& weight, int64_t heads, RowReader decoded) const {
-    return [this, rows = weight.rows(), cols = static_cast<size_t>(weight.cols()), heads,
-            decoded = std::move(decoded)](int64_t first, int64_t count, std::span<float> out) {
-      for (int64_t i = 0; i < count; ++i) {
-        const int64_t other = border_->gguf_is_a() ? UnpermutedRow(first + i, rows, heads)
-                                                   : PermutedRow(first + i, rows, heads);
-        decoded(other, 1, out.subspan(static_cast<size_t>(i) * cols, cols));
-      }
-    };
-  }
-
-  std::string FitsOnly(const BorderPair& pair, const Weight& weight, const MatrixView& view,
-                       const RowReader& decoded) const {
-    BorderMatrix folder{weight.rows(), weight.cols(),
-                        [&view](int64_t first, int64_t count, std::span<float> out) {
-                          view.ReadRows(first, count, out);
-                        }};
-    BorderMatrix file{weight.rows(), weight.cols(), decoded};
-    if (border_->gguf_is_a()) std::swap(folder, file);
-    const auto found = FindTransformation(folder, file, pair.Expected());
-    return found ? border_->Unexpected(pair, *found) : std::string();
   }
 
   void NoteWidth(FidelityResult& result, const FidelityActivations* activations) const {
@@ -327,7 +265,7 @@ class Study {
     if (copy_) names.emplace_back("against");
     for (const std::string& name : names) {
       const bool against = copy_ && name == "against";
-      report_.totals.push_back(TotalOf(name, against));
+      report_.totals.push_back(TotalOf(report_.results, name, against));
       if (against && report_.totals.back().num_matrices == 0) ThrowNoCopyFits();
     }
   }
@@ -339,62 +277,6 @@ class Study {
                  Quoted(skip.tensor), skip.reason);
     }
     ThrowInput("{}: no weight of {} is in it", options_.against, options_.model);
-  }
-
-  FidelityTotal TotalOf(const std::string& name, bool against) const {
-    FidelityTotal total;
-    total.format = name;
-    double d2 = 0, b2 = 0, product_d2 = 0, product_b2 = 0;
-    bool has_products = false;
-    for (size_t i = 0; i < report_.results.size(); ++i) {
-      const FidelityResult& result = report_.results[i];
-      if (result.against != against || (!against && result.format != name)) continue;
-      const auto params = static_cast<double>(result.num_values());
-      ++total.num_matrices;
-      total.num_values += result.num_values();
-      total.num_bytes += result.num_bytes;
-      total.encode_ms += result.encode.Median();
-      total.matmul_ms += result.product.Median();
-      d2 += params * result.weight.rmse * result.weight.rmse;
-      b2 += params * result.weight.rhs_rms * result.weight.rhs_rms;
-      total.worst_by_weight.push_back(i);
-      if (!result.matmul) continue;
-      has_products = true;
-      product_d2 += params * result.matmul->rmse * result.matmul->rmse;
-      product_b2 += params * result.matmul->rhs_rms * result.matmul->rhs_rms;
-      total.worst_by_matmul.push_back(i);
-    }
-    const auto relative = [](double d, double b) -> std::optional<double> {
-      if (d == 0) return 0.0;
-      if (b == 0) return std::nullopt;
-      return std::sqrt(d / b);
-    };
-    if (total.num_matrices > 0) {
-      total.bits_per_weight =
-          8.0 * static_cast<double>(total.num_bytes) / static_cast<double>(total.num_values);
-      total.weight_relative_rmse = relative(d2, b2);
-      if (total.weight_relative_rmse.value_or(0) > 0) {
-        total.sqnr_db = -20.0 * std::log10(*total.weight_relative_rmse);
-      }
-    }
-    if (has_products) total.matmul_relative_rmse = relative(product_d2, product_b2);
-    KeepWorst(total.worst_by_weight,
-              [](const FidelityResult& result) { return result.weight.relative_rmse; });
-    KeepWorst(total.worst_by_matmul,
-              [](const FidelityResult& result) { return result.matmul->relative_rmse; });
-    return total;
-  }
-
-  template <typename Figure>
-  void KeepWorst(std::vector<size_t>& indices, const Figure& figure) const {
-    constexpr size_t kWorst = 5;
-    // A figure without a value (an error where the reference is 0) is worse than any number.
-    const auto value = [&](size_t i) {
-      return figure(report_.results[i]).value_or(std::numeric_limits<double>::infinity());
-    };
-    std::stable_sort(indices.begin(), indices.end(),
-                     [&](size_t a, size_t b) { return value(a) > value(b); });
-    if (indices.size() > kWorst) indices.resize(kWorst);
   }
 
   const FidelityOptions& options_;
