@@ -77,7 +77,7 @@ void Format::Validate(const EncodedMatrix& encoded, std::string_view name) const
 void RequireEncodable(const Format& format, const MatrixView& matrix,
                       const EncodeOptions& options) {
   if (!format.CanEncode()) {
-    ThrowUsage("{}: {} is decoded only (assay formats {} says why)", options.tensor_name,
+    ThrowUsage("{}: {} is decoded only (more: assay formats {})", options.tensor_name,
                format.Name(), format.Name());
   }
   if (const auto reason = format.WhyNot(matrix.rows(), matrix.cols(), matrix.dtype())) {
