@@ -27,4 +27,11 @@ template <std::integral T>
   return static_cast<T>(a / b + (a % b != 0 ? 1 : 0));
 }
 
+/// The least multiple of `multiple` that is not below `value`. Requires multiple > 0, value ≥ 0,
+/// and a result that T holds.
+template <std::integral T>
+[[nodiscard]] constexpr T RoundUp(T value, T multiple) noexcept {
+  return static_cast<T>(CeilDiv(value, multiple) * multiple);
+}
+
 }  // namespace assay

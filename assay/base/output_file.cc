@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr mode_t kMode = 0666;  // the umask takes its part
 
 // Where a rename must go: the file behind a link, not the link.
-std::string Resolve(const std::string& path) {
+std::string ResolveFile(const std::string& path) {
   std::error_code error;
   const fs::path resolved = fs::weakly_canonical(path, error);
   return error ? path : resolved.string();
@@ -52,7 +52,7 @@ void WriteAll(int descriptor, int64_t offset, std::span<const std::byte> bytes,
 
 }  // namespace
 
-OutputFile::OutputFile(const std::string& path) : path_(path), target_(Resolve(path)) {
+OutputFile::OutputFile(const std::string& path) : path_(path), target_(ResolveFile(path)) {
   folder_ = FolderOf(target_);
   struct stat status = {};
   if (stat(target_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
@@ -171,12 +171,12 @@ void WriteFile(const std::string& path, std::string_view content) {
 void RequireDistinct(const std::string& output, const std::vector<std::string>& inputs) {
   struct stat out = {};
   const bool exists = stat(output.c_str(), &out) == 0;
-  const std::string resolved = Resolve(output);
+  const std::string resolved = ResolveFile(output);
   for (const std::string& input : inputs) {
     struct stat in = {};
     const bool same_file = exists && stat(input.c_str(), &in) == 0 && in.st_dev == out.st_dev &&
                            in.st_ino == out.st_ino;
-    if (same_file || Resolve(input) == resolved) {
+    if (same_file || ResolveFile(input) == resolved) {
       ThrowUsage("{}: the output is also an input ({}); choose another name", output, input);
     }
   }

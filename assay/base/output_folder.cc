@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // "out/" and "a/../out" → the absolute path of out: renames want a plain last name.
-std::string Resolve(const std::string& path) {
+std::string ResolveFolder(const std::string& path) {
   if (path.empty()) ThrowUsage("the output folder has no name");
   std::error_code error;
   fs::path resolved = fs::weakly_canonical(fs::absolute(path), error);
@@ -31,7 +31,7 @@ std::string Resolve(const std::string& path) {
 }  // namespace
 
 OutputFolder::OutputFolder(const std::string& path)
-    : path_(path), target_(Resolve(path)), parent_(FolderOf(target_)) {
+    : path_(path), target_(ResolveFolder(path)), parent_(FolderOf(target_)) {
   std::error_code error;
   const fs::file_status status = fs::status(target_, error);
   if (fs::exists(status) && (!fs::is_directory(status) || !fs::is_empty(target_, error))) {

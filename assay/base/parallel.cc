@@ -38,17 +38,16 @@ double Seconds(clockid_t clock) noexcept {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// The two clocks of the calling thread.
-struct ThreadTime {
-  double wall = Seconds(CLOCK_MONOTONIC);
-  double cpu = Seconds(CLOCK_THREAD_CPUTIME_ID);
-};
-
 std::atomic<WorkerWatch::State*> active_watch{nullptr};
 
 }  // namespace
 
 struct WorkerWatch::State {
+  /// The two clocks of the calling thread.
+  struct ThreadTime {
+    double wall = Seconds(CLOCK_MONOTONIC);
+    double cpu = Seconds(CLOCK_THREAD_CPUTIME_ID);
+  };
   /// On a cache line of its own: each worker writes one.
   struct alignas(64) Worker {
     double lost = 0;
@@ -58,6 +57,10 @@ struct WorkerWatch::State {
   std::vector<Worker> workers;
   ThreadTime in_loops{0, 0};  ///< of the calling thread, loops and the wait at their end
 };
+
+int64_t RowsPerChunk(int64_t cols, int64_t num_values) noexcept {
+  return std::max<int64_t>(1, num_values / std::max<int64_t>(1, cols));
+}
 
 WorkerWatch::WorkerWatch() : state_(std::make_unique<State>()) {
   state_->workers.resize(static_cast<size_t>(NumThreads()));
@@ -70,7 +73,7 @@ WorkerWatch::WorkerWatch() : state_(std::make_unique<State>()) {
 WorkerWatch::~WorkerWatch() { active_watch.store(nullptr); }
 
 double WorkerWatch::LostSeconds() const {
-  const ThreadTime now;
+  const State::ThreadTime now;
   double most = 0;
   for (const State::Worker& worker : state_->workers) most = std::max(most, worker.lost);
   const double wall = now.wall - state_->begin.wall - state_->in_loops.wall;
@@ -84,19 +87,19 @@ namespace {
 /// The loop of ParallelFor, with the clocks of every worker read around its share.
 template <typename Run>
 void WatchedLoop(WorkerWatch::State& watch, int64_t num_chunks, int threads, const Run& run) {
-  const ThreadTime begin;
+  const WorkerWatch::State::ThreadTime begin;
 #pragma omp parallel num_threads(threads)
   {
-    const ThreadTime start;
+    const WorkerWatch::State::ThreadTime start;
 #pragma omp for schedule(dynamic, 1) nowait
     for (int64_t chunk = 0; chunk < num_chunks; ++chunk) run(chunk);
-    const ThreadTime end;
+    const WorkerWatch::State::ThreadTime end;
     const auto worker = static_cast<size_t>(omp_get_thread_num());
     if (worker < watch.workers.size()) {
       watch.workers[worker].lost += end.wall - begin.wall - (end.cpu - start.cpu);
     }
   }
-  const ThreadTime end;
+  const WorkerWatch::State::ThreadTime end;
   watch.in_loops.wall += end.wall - begin.wall;
   watch.in_loops.cpu += end.cpu - begin.cpu;
 }

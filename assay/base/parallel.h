@@ -19,6 +19,9 @@ void SetNumThreads(int num_threads);
 void ParallelFor(int64_t begin, int64_t end, int64_t grain,
                  const std::function<void(int64_t first, int64_t last)>& body);
 
+/// A grain for rows of `cols` values: as many as hold about num_values, at least one.
+int64_t RowsPerChunk(int64_t cols, int64_t num_values) noexcept;
+
 /// Tells how long threads that had work were kept from a CPU: wall time minus CPU time of each
 /// worker of ParallelFor inside its loops (a late start included), and of the calling thread
 /// between them. Covers what the calling thread runs while this lives.

@@ -3,11 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
 #include <cstdlib>
 
 #include "assay/base/error.h"
+#include "assay/base/text.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "assay/base/target.cc"
@@ -47,10 +47,7 @@ std::string NameOfTarget(int64_t target) {
     case HWY_AVX3_DL:
       return "avx512_dl";
     default:
-      std::string name = hwy::TargetName(target);
-      std::ranges::transform(name, name.begin(),
-                             [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-      return name;
+      return Lower(hwy::TargetName(target));
   }
 }
 

@@ -87,6 +87,14 @@ std::string Grouped(int64_t value) {
   return fmt::format("-{}", Grouped(~static_cast<uint64_t>(value) + 1));
 }
 
+std::string Lower(std::string_view text) {
+  std::string lower(text);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return lower;
+}
+
 std::optional<size_t> FirstInvalidUtf8(std::string_view text) noexcept {
   for (size_t i = 0; i < text.size();) {
     const size_t length = Utf8Length(text, i);

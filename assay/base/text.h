@@ -18,6 +18,9 @@ std::string Quoted(std::string_view text);
 std::string Grouped(uint64_t value);
 std::string Grouped(int64_t value);
 
+/// ASCII letters in lower case.
+std::string Lower(std::string_view text);
+
 /// Offset of the first byte that does not belong to well-formed UTF-8 (RFC 3629: no overlong forms,
 /// no surrogates, nothing above U+10FFFF); nothing when all of it does.
 std::optional<size_t> FirstInvalidUtf8(std::string_view text) noexcept;

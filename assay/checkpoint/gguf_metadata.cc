@@ -11,25 +11,25 @@
 namespace assay {
 namespace {
 
-struct TypeFacts {
+struct GgufTypeFacts {
   std::string_view name;
   size_t num_bytes;
 };
 
 // By number.
-constexpr std::array<TypeFacts, 13> kTypes = {{{"u8", 1},
-                                               {"i8", 1},
-                                               {"u16", 2},
-                                               {"i16", 2},
-                                               {"u32", 4},
-                                               {"i32", 4},
-                                               {"f32", 4},
-                                               {"bool", 1},
-                                               {"string", 0},
-                                               {"array", 0},
-                                               {"u64", 8},
-                                               {"i64", 8},
-                                               {"f64", 8}}};
+constexpr std::array<GgufTypeFacts, 13> kGgufTypes = {{{"u8", 1},
+                                                       {"i8", 1},
+                                                       {"u16", 2},
+                                                       {"i16", 2},
+                                                       {"u32", 4},
+                                                       {"i32", 4},
+                                                       {"f32", 4},
+                                                       {"bool", 1},
+                                                       {"string", 0},
+                                                       {"array", 0},
+                                                       {"u64", 8},
+                                                       {"i64", 8},
+                                                       {"f64", 8}}};
 
 template <typename T>
 T Take(std::span<const std::byte> bytes) {
@@ -78,13 +78,17 @@ std::string Readable(std::string_view text, size_t limit) {
 }  // namespace
 
 std::optional<GgufType> ParseGgufType(int32_t number) noexcept {
-  if (number < 0 || static_cast<size_t>(number) >= kTypes.size()) return std::nullopt;
+  if (number < 0 || static_cast<size_t>(number) >= kGgufTypes.size()) return std::nullopt;
   return static_cast<GgufType>(number);
 }
 
-std::string_view NameOf(GgufType type) noexcept { return kTypes[static_cast<size_t>(type)].name; }
+std::string_view NameOf(GgufType type) noexcept {
+  return kGgufTypes[static_cast<size_t>(type)].name;
+}
 
-size_t NumBytesOf(GgufType type) noexcept { return kTypes[static_cast<size_t>(type)].num_bytes; }
+size_t NumBytesOf(GgufType type) noexcept {
+  return kGgufTypes[static_cast<size_t>(type)].num_bytes;
+}
 
 GgufValue GgufValue::Of(uint32_t value) {
   std::vector<std::byte> bytes(sizeof value);

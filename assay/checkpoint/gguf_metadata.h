@@ -12,6 +12,9 @@
 
 namespace assay {
 
+/// The number of the type that most matrices have (ggml_file_type.h).
+inline constexpr std::string_view kGgufFileTypeKey = "general.file_type";
+
 /// Types of metadata values, under the numbers a file stores.
 /// Source: docs/formats/gguf.md.
 enum class GgufType : int32_t {

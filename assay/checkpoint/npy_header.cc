@@ -16,16 +16,16 @@ constexpr std::string_view kMagic = "\x93NUMPY";
 // numpy refuses above 10,000 unless asked; long enough for anything but an attack on the parser.
 constexpr size_t kMaxHeaderBytes = size_t{1} << 20;
 
-struct TypeName {
+struct NpyType {
   std::string_view descr;
   DType dtype;
 };
 
-constexpr std::array kTypes = {
-    TypeName{"<f4", DType::kF32},  TypeName{"<f2", DType::kF16}, TypeName{"<f8", DType::kF64},
-    TypeName{"|b1", DType::kBool}, TypeName{"|i1", DType::kI8},  TypeName{"<i2", DType::kI16},
-    TypeName{"<i4", DType::kI32},  TypeName{"<i8", DType::kI64}, TypeName{"|u1", DType::kU8},
-    TypeName{"<u2", DType::kU16},  TypeName{"<u4", DType::kU32}, TypeName{"<u8", DType::kU64},
+constexpr std::array kNpyTypes = {
+    NpyType{"<f4", DType::kF32},  NpyType{"<f2", DType::kF16}, NpyType{"<f8", DType::kF64},
+    NpyType{"|b1", DType::kBool}, NpyType{"|i1", DType::kI8},  NpyType{"<i2", DType::kI16},
+    NpyType{"<i4", DType::kI32},  NpyType{"<i8", DType::kI64}, NpyType{"|u1", DType::kU8},
+    NpyType{"<u2", DType::kU16},  NpyType{"<u4", DType::kU32}, NpyType{"<u8", DType::kU64},
 };
 
 // The dictionary: {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
@@ -120,7 +120,7 @@ class DictReader {
     if (Peek() == '[') Fail("descr: structured types are not read");
     if (Peek() == '(') Fail("descr: a tuple (sub-array type) is not read");
     const std::string_view descr = String("a string for descr");
-    for (const TypeName& type : kTypes) {
+    for (const NpyType& type : kNpyTypes) {
       if (type.descr == descr) {
         header_.dtype = type.dtype;
         return;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMiB = int64_t{1} << 20;
 
-struct Options {
+struct BenchFlags {
   BenchOptions study;
   std::vector<std::string> shapes;
   std::string shape_file;
@@ -28,7 +28,7 @@ bool Passed(const BenchComparison& comparison, double max_slowdown) {
   });
 }
 
-int Run(Options& options, const CommonOptions& common) {
+int BenchCommand(BenchFlags& options, const CommonOptions& common) {
   BenchOptions& study = options.study;
   for (const std::string& text : options.shapes) {
     study.shapes.push_back(ParseBenchShape(text, study.tokens));
@@ -66,8 +66,8 @@ int Run(Options& options, const CommonOptions& common) {
   return kExitDone;
 }
 
-std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
-  auto options = std::make_shared<Options>();
+std::function<int()> SetUpBench(CLI::App& app, const CommonOptions& common) {
+  auto options = std::make_shared<BenchFlags>();
   BenchOptions& study = options->study;
   app.add_option("PATH", study.model, "Model whose weights are timed; or give --shape")
       ->type_name("");
@@ -117,7 +117,7 @@ std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
       ->check(CLI::Range(1.0, 1e6).description(""))
       ->type_name("X");
   app.add_flag("--roofline", options->roofline, "Draw speeds under the roof");
-  return [options, &common] { return Run(*options, common); };
+  return [options, &common] { return BenchCommand(*options, common); };
 }
 
 }  // namespace
@@ -125,6 +125,6 @@ std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
 const Command kBenchCommand = {
     "bench", "Time products with encoded weights against the machine's own limits",
     "assay bench --shape 1,4096,16384 --variant bf16,affine4g64,affine4g64:dequant_gemm,packed12",
-    Results::kReport, SetUp};
+    Results::kReport, SetUpBench};
 
 }  // namespace assay::cli

@@ -9,13 +9,13 @@
 namespace assay::cli {
 namespace {
 
-struct Options {
+struct CompareFlags {
   CompareOptions study;
   std::vector<std::string> renames;
   bool per_tensor = false;
 };
 
-int Run(Options& options, const CommonOptions& common) {
+int CompareCommand(CompareFlags& options, const CommonOptions& common) {
   const std::array inputs = {options.study.a, options.study.b};
   CheckReportPath(common, inputs);
   for (const std::string& rename : options.renames) {
@@ -35,8 +35,8 @@ int Run(Options& options, const CommonOptions& common) {
   return report.num_failed == 0 ? kExitDone : kExitGateFailed;
 }
 
-std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
-  auto options = std::make_shared<Options>();
+std::function<int()> SetUpCompare(CLI::App& app, const CommonOptions& common) {
+  auto options = std::make_shared<CompareFlags>();
   CompareOptions& study = options->study;
   app.add_option("A", study.a, "File or model folder that is judged")->required();
   app.add_option("B", study.b, "The reference")->required();
@@ -66,13 +66,13 @@ std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
       ->check(InRange(0, 1000))
       ->type_name("N");
   app.add_flag("--per-tensor", options->per_tensor, "One line for every tensor");
-  return [options, &common] { return Run(*options, common); };
+  return [options, &common] { return CompareCommand(*options, common); };
 }
 
 }  // namespace
 
 const Command kCompareCommand = {"compare", "Compare two tensor files or models, with gates",
                                  "assay compare mine/ theirs.safetensors --max-relative-rmse 1e-3",
-                                 Results::kReport, SetUp};
+                                 Results::kReport, SetUpCompare};
 
 }  // namespace assay::cli

@@ -165,7 +165,7 @@ std::string Fish(const std::vector<CommandFacts>& commands) {
   return out;
 }
 
-int Run(const std::string& shell) {
+int CompletionCommand(const std::string& shell) {
   const std::vector<CommandFacts> commands = AllCommands();
   if (shell == "bash") Print(Bash(commands));
   if (shell == "zsh") Print(Zsh(commands));
@@ -173,13 +173,13 @@ int Run(const std::string& shell) {
   return kExitDone;
 }
 
-std::function<int()> SetUp(CLI::App& app, const CommonOptions& /*common*/) {
+std::function<int()> SetUpCompletion(CLI::App& app, const CommonOptions& /*common*/) {
   auto shell = std::make_shared<std::string>();
   app.add_option("SHELL", *shell, "bash, zsh or fish")
       ->check(OneOf({"bash", "zsh", "fish"}))
       ->type_name("bash|zsh|fish")
       ->required();
-  return [shell] { return Run(*shell); };
+  return [shell] { return CompletionCommand(*shell); };
 }
 
 }  // namespace
@@ -187,6 +187,6 @@ std::function<int()> SetUp(CLI::App& app, const CommonOptions& /*common*/) {
 const Command kCompletionCommand = {
     "completion", "Print a completion script for a shell",
     "assay completion bash > ~/.local/share/bash-completion/completions/assay", Results::kOther,
-    SetUp};
+    SetUpCompletion};
 
 }  // namespace assay::cli

@@ -7,13 +7,13 @@
 namespace assay::cli {
 namespace {
 
-struct Options {
+struct FidelityFlags {
   FidelityOptions study;
   std::string strategy{NameOf(FidelityOptions().strategy)};
   bool per_tensor = false;
 };
 
-int Run(Options& options, const CommonOptions& common) {
+int FidelityCommand(FidelityFlags& options, const CommonOptions& common) {
   FidelityOptions& study = options.study;
   study.strategy = ParseStrategy(options.strategy);
   CheckReportPath(common, std::vector<std::string>{study.model, study.against, study.activations});
@@ -28,8 +28,8 @@ int Run(Options& options, const CommonOptions& common) {
   return kExitDone;
 }
 
-std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
-  auto options = std::make_shared<Options>();
+std::function<int()> SetUpFidelity(CLI::App& app, const CommonOptions& common) {
+  auto options = std::make_shared<FidelityFlags>();
   FidelityOptions& study = options->study;
   app.add_option("PATH", study.model, "Model: a file or a folder")->type_name("")->required();
   app.add_option("-f,--format", study.formats, "Formats to try, separated by commas")
@@ -56,7 +56,7 @@ std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
       ->check(OneOf({"reference", "dequant_gemm", "fused", "fused-a8"}))
       ->type_name("reference|dequant_gemm|fused|fused-a8");
   app.add_flag("--per-tensor", options->per_tensor, "Add a row for every matrix");
-  return [options, &common] { return Run(*options, common); };
+  return [options, &common] { return FidelityCommand(*options, common); };
 }
 
 }  // namespace
@@ -64,6 +64,6 @@ std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
 const Command kFidelityCommand = {
     "fidelity", "Measure what formats do to a model's weights, and to products with them",
     "assay fidelity data/minilm-slice --format affine4g64,affine6g64 -o report.json",
-    Results::kReport, SetUp};
+    Results::kReport, SetUpFidelity};
 
 }  // namespace assay::cli

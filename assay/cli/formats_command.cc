@@ -10,7 +10,7 @@
 namespace assay::cli {
 namespace {
 
-struct Options {
+struct FormatsFlags {
   std::string name;
   bool names_only = false;
 };
@@ -105,7 +105,7 @@ const FormatFamily& FindFamily(const std::string& name) {
   return FamilyOf(name);
 }
 
-int Run(const Options& options, const CommonOptions& common) {
+int FormatsCommand(const FormatsFlags& options, const CommonOptions& common) {
   if (options.names_only) {
     for (const FormatFamily* family : FormatCatalogue()) {
       for (const std::string& name : family->names()) Print(name + "\n");
@@ -118,16 +118,16 @@ int Run(const Options& options, const CommonOptions& common) {
   return kExitDone;
 }
 
-std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
-  auto options = std::make_shared<Options>();
+std::function<int()> SetUpFormats(CLI::App& app, const CommonOptions& common) {
+  auto options = std::make_shared<FormatsFlags>();
   app.add_option("NAME", options->name, "A format or a family to explain");
   app.add_flag("--names", options->names_only, "Print the names only, one a line");
-  return [options, &common] { return Run(*options, common); };
+  return [options, &common] { return FormatsCommand(*options, common); };
 }
 
 }  // namespace
 
 const Command kFormatsCommand = {"formats", "List the formats, or explain one",
-                                 "assay formats affine4g64", Results::kText, SetUp};
+                                 "assay formats affine4g64", Results::kText, SetUpFormats};
 
 }  // namespace assay::cli

@@ -7,13 +7,13 @@
 namespace assay::cli {
 namespace {
 
-struct Options {
+struct InspectFlags {
   std::string path;
   std::vector<std::string> tensors;
   bool list = false;
 };
 
-int Run(const Options& options, const CommonOptions& common) {
+int InspectCommand(const InspectFlags& options, const CommonOptions& common) {
   InspectReport report = InspectModel(options.path);
   if (!options.tensors.empty()) {
     std::erase_if(report.tensors, [&](const InspectedTensor& tensor) {
@@ -28,18 +28,19 @@ int Run(const Options& options, const CommonOptions& common) {
   return kExitDone;
 }
 
-std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
-  auto options = std::make_shared<Options>();
+std::function<int()> SetUpInspect(CLI::App& app, const CommonOptions& common) {
+  auto options = std::make_shared<InspectFlags>();
   app.add_option("PATH", options->path, "Model: a file or a folder")->type_name("")->required();
   app.add_flag("-l,--list", options->list, "List every tensor");
   app.add_option("--tensor", options->tensors, "List tensors whose name fits; may be repeated")
       ->type_name("GLOB");
-  return [options, &common] { return Run(*options, common); };
+  return [options, &common] { return InspectCommand(*options, common); };
 }
 
 }  // namespace
 
 const Command kInspectCommand = {"inspect", "Say what is in a tensor file or a model folder",
-                                 "assay inspect data/minilm-slice --list", Results::kText, SetUp};
+                                 "assay inspect data/minilm-slice --list", Results::kText,
+                                 SetUpInspect};
 
 }  // namespace assay::cli

@@ -8,14 +8,14 @@
 namespace assay::cli {
 namespace {
 
-struct Options {
+struct KvFlags {
   KvOptions study;
   std::vector<std::string> map;
   std::vector<std::string> roundings;
   bool per_capture = false;
 };
 
-int Run(Options& options, const CommonOptions& common) {
+int KvCommand(KvFlags& options, const CommonOptions& common) {
   KvOptions& study = options.study;
   for (const std::string& text : options.map) study.map.push_back(KvMapping::Parse(text));
   if (!options.roundings.empty()) {
@@ -38,8 +38,8 @@ int Run(Options& options, const CommonOptions& common) {
   return kExitDone;
 }
 
-std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
-  auto options = std::make_shared<Options>();
+std::function<int()> SetUpKv(CLI::App& app, const CommonOptions& common) {
+  auto options = std::make_shared<KvFlags>();
   KvOptions& study = options->study;
   app.add_option("CAPTURE", study.captures,
                  "Captured keys, values or queries: safetensors, npy, or folders of them; last "
@@ -64,7 +64,7 @@ std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
       ->type_name("N");
   app.add_flag("--per-capture", options->per_capture,
                "Formats side by side for every capture, however many");
-  return [options, &common] { return Run(*options, common); };
+  return [options, &common] { return KvCommand(*options, common); };
 }
 
 }  // namespace
@@ -72,6 +72,6 @@ std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
 const Command kKvCommand = {
     "kv", "Measure what cache formats do to captured keys and values",
     "assay kv data/kv-like-captures.safetensors --map 'kv-*=ds41-window-fp8,ds41-main-fp4,nvfp4'",
-    Results::kReport, SetUp};
+    Results::kReport, SetUpKv};
 
 }  // namespace assay::cli

@@ -56,7 +56,7 @@ std::string CommandSection(const Command& command, const CommandFacts& facts) {
          fmt::format(".PP\nExample:\n.PP\n.RS\n.EX\n{}\n.EE\n.RE\n", Roff(command.example));
 }
 
-int Run() {
+int ManCommand() {
   Application application;
   BuildApplication(application);
   std::string page = fmt::format(
@@ -80,11 +80,13 @@ int Run() {
   return kExitDone;
 }
 
-std::function<int()> SetUp(CLI::App& /*app*/, const CommonOptions& /*common*/) { return Run; }
+std::function<int()> SetUpMan(CLI::App& /*app*/, const CommonOptions& /*common*/) {
+  return ManCommand;
+}
 
 }  // namespace
 
 const Command kManCommand = {"man", "Print the manual page", "assay man | man -l -",
-                             Results::kOther, SetUp};
+                             Results::kOther, SetUpMan};
 
 }  // namespace assay::cli

@@ -10,14 +10,14 @@
 namespace assay::cli {
 namespace {
 
-struct Options {
+struct ParityFlags {
   ParityOptions study;
   std::string strategy = "fused";
   double gate = 0.01;
   bool no_gate = false;
 };
 
-int Run(Options& options, const CommonOptions& common) {
+int ParityCommand(ParityFlags& options, const CommonOptions& common) {
   CheckReportPath(common, std::array{options.study.model});
   options.study.strategy = ParseStrategy(options.strategy);
   if (!(options.gate >= 0 && options.gate < 1)) {
@@ -40,8 +40,8 @@ int Run(Options& options, const CommonOptions& common) {
   return report.passed ? kExitDone : kExitGateFailed;
 }
 
-std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
-  auto options = std::make_shared<Options>();
+std::function<int()> SetUpParity(CLI::App& app, const CommonOptions& common) {
+  auto options = std::make_shared<ParityFlags>();
   app.add_option("MODEL", options->study.model, "Model folder or file")->required();
   app.add_option("--tensor", options->study.tensor, "The weight, with or without its .weight")
       ->required()
@@ -59,13 +59,13 @@ std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
                  "Gate: rmse over the rms of the dense side (default 0.01)")
       ->type_name("X");
   app.add_flag("--no-gate", options->no_gate, "Report only");
-  return [options, &common] { return Run(*options, common); };
+  return [options, &common] { return ParityCommand(*options, common); };
 }
 
 }  // namespace
 
 const Command kParityCommand = {
     "parity", "Hold a packed product against dequantise and dense product",
-    "assay parity model-tq4/ --tensor model.layers.3.mlp.down_proj", Results::kReport, SetUp};
+    "assay parity model-tq4/ --tensor model.layers.3.mlp.down_proj", Results::kReport, SetUpParity};
 
 }  // namespace assay::cli

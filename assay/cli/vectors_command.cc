@@ -6,7 +6,7 @@
 namespace assay::cli {
 namespace {
 
-struct Options {
+struct VectorsFlags {
   VectorsOptions study;
   std::string format;
   std::string dtype = "bf16";
@@ -29,7 +29,7 @@ std::string ToText(const VectorsReport& report) {
   return text;
 }
 
-int Run(Options& options, const CommonOptions& /*common*/) {
+int VectorsCommand(VectorsFlags& options, const CommonOptions& /*common*/) {
   options.study.format = Format::Parse(options.format);
   if (options.dtype == "f16") options.study.dtype = DType::kF16;
   if (options.dtype == "f32") options.study.dtype = DType::kF32;
@@ -38,8 +38,8 @@ int Run(Options& options, const CommonOptions& /*common*/) {
   return kExitDone;
 }
 
-std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
-  auto options = std::make_shared<Options>();
+std::function<int()> SetUpVectors(CLI::App& app, const CommonOptions& common) {
+  auto options = std::make_shared<VectorsFlags>();
   app.add_option("--format", options->format, "The format")->required()->type_name("FORMAT");
   app.add_option("-o,--output", options->study.output, "Folder to write; must not exist")
       ->required()
@@ -51,13 +51,13 @@ std::function<int()> SetUp(CLI::App& app, const CommonOptions& common) {
       ->check(InRange(1, int64_t{1} << 20))
       ->type_name("K");
   app.add_option("--seed", options->study.seed, "Of the random rows (default 1)")->type_name("N");
-  return [options, &common] { return Run(*options, common); };
+  return [options, &common] { return VectorsCommand(*options, common); };
 }
 
 }  // namespace
 
 const Command kVectorsCommand = {"vectors", "Write golden vectors of a format for kernel writers",
                                  "assay vectors --format affine4g64 -o vectors-affine4g64/",
-                                 Results::kOther, SetUp};
+                                 Results::kOther, SetUpVectors};
 
 }  // namespace assay::cli

@@ -14,7 +14,7 @@ namespace assay {
 namespace {
 
 /// Values that one chunk of a parallel loop takes: a few times the first cache.
-constexpr int64_t kValuesPerChunk = int64_t{1} << 16;
+constexpr int64_t kValuesPerAffineChunk = int64_t{1} << 16;
 
 template <typename Array>
 bool Contains(const Array& values, int64_t wanted) noexcept {
@@ -29,12 +29,10 @@ int64_t ElementBytes(DType dtype) noexcept { return BitsOf(dtype) / 8; }
                                     int64_t group_size) {
   std::vector<float> values(static_cast<size_t>(matrix.cols()));
   matrix.ReadRows(row, 1, values);
-  for (int64_t c = col; c < col + group_size; ++c) {
-    const float value = values[static_cast<size_t>(c)];
-    if (std::isfinite(value)) continue;
-    ThrowInput("{}: row {}, column {}: {} cannot hold {}; every value must be finite",
-               options.tensor_name, row, c, format.Name(),
-               std::isnan(value) ? "NaN" : (value < 0 ? "-infinity" : "infinity"));
+  const auto group = std::span<const float>(values).subspan(static_cast<size_t>(col),
+                                                            static_cast<size_t>(group_size));
+  if (!std::ranges::all_of(group, [](float value) { return std::isfinite(value); })) {
+    ThrowNotFinite(format, options, row, matrix.cols(), values);
   }
   ThrowInput(
       "{}: row {}, columns {} to {}: {} cannot hold this group; maximum - minimum exceeds "
@@ -106,7 +104,7 @@ EncodedMatrix AffineFormat::Encode(const MatrixView& matrix, const EncodeOptions
   const affine_internal::Geometry geometry{bits_, group_size_, matrix.dtype()};
   const int64_t element_bytes = ElementBytes(matrix.dtype());
   const int64_t groups_per_row = matrix.cols() / group_size_;
-  ParallelFor(0, matrix.rows() * groups_per_row, kValuesPerChunk / group_size_,
+  ParallelFor(0, matrix.rows() * groups_per_row, kValuesPerAffineChunk / group_size_,
               [&](int64_t first, int64_t last) {
                 const int64_t done = affine_internal::EncodeGroups(
                     geometry, values + first * group_size_ * element_bytes, last - first,
@@ -138,7 +136,7 @@ void Decode(const AffineFormat& format, const EncodedMatrix& encoded, int64_t fi
   const std::byte* scales = encoded.Get("scales").bytes().data();
   const std::byte* biases = encoded.Get("biases").bytes().data();
   const int64_t origin = first * groups_per_row;
-  ParallelFor(origin, origin + count * groups_per_row, kValuesPerChunk / group_size,
+  ParallelFor(origin, origin + count * groups_per_row, kValuesPerAffineChunk / group_size,
               [&](int64_t begin, int64_t end) {
                 affine_internal::DecodeGroups(
                     geometry, codes + begin * geometry.CodeBytesPerGroup(),

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "assay/numeric/element.h"
+#include "assay/tensor/convert.h"
 
 namespace assay::affine_internal {
 namespace {
@@ -36,12 +37,6 @@ void StoreFloat(DType dtype, float value, std::byte* to, int64_t index) noexcept
   } else {
     Store(value, to, index);
   }
-}
-
-float RoundTo(DType dtype, float value) noexcept {
-  if (dtype == DType::kBF16) return RoundToBF16(value);
-  if (dtype == DType::kF16) return RoundToF16(value);
-  return value;
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 
 #include "assay/base/checked.h"
 #include "assay/base/error.h"
 #include "assay/base/parallel.h"
+#include "assay/base/text.h"
 #include "assay/formats/int_config.h"
 #include "assay/formats/planes.h"
 #include "assay/tensor/convert.h"
@@ -16,7 +16,7 @@ namespace assay {
 namespace {
 
 constexpr int64_t kPerWord = 8;
-constexpr int64_t kRowsPerChunk = 64;
+constexpr int64_t kAwqRowsPerChunk = 64;
 
 /// Nibble of a gemm word that holds output column 8c + j.
 constexpr std::array<int, 8> kNibbleOf = {0, 4, 1, 5, 2, 6, 3, 7};
@@ -93,7 +93,7 @@ void AwqFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, int64_t 
   const size_t row_words = rows / kPerWord;
   const auto zero_words =
       static_cast<size_t>(GemvZeroWords(encoded.cols, GroupLength(encoded.cols)));
-  ParallelFor(first, first + count, kRowsPerChunk, [&](int64_t begin, int64_t end) {
+  ParallelFor(first, first + count, kAwqRowsPerChunk, [&](int64_t begin, int64_t end) {
     std::vector<float> scale(groups);
     std::vector<int> zero(groups);
     for (int64_t row = begin; row < end; ++row) {
@@ -124,9 +124,7 @@ void AwqFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, int64_t 
 void RecogniseAwq(const CheckpointSource& source, Recognition& found) {
   const nlohmann::json* config = IntConfig(source, "awq", "quant_config.json");
   if (config == nullptr) return;
-  std::string version = StringMember(source, *config, "version", "gemm");
-  std::transform(version.begin(), version.end(), version.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string version = Lower(StringMember(source, *config, "version", "gemm"));
   const int64_t bits = IntMember(source, *config, "bits", IntMember(source, *config, "w_bit", 4));
   const int64_t said_group =
       IntMember(source, *config, "group_size", IntMember(source, *config, "q_group_size", 128));

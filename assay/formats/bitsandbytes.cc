@@ -145,9 +145,10 @@ EncodedMatrix BitsAndBytesFormat::Encode(const MatrixView& matrix,
           float largest = 0.0F;
           for (size_t i = 0; i < in_block.size(); ++i) {
             if (!std::isfinite(in_block[i])) {
-              const int64_t at = begin + static_cast<int64_t>(i);
-              ThrowInput("{}: row {}, column {}: {} cannot hold {}; every value must be finite",
-                         options.tensor_name, at / cols, at % cols, Name(), in_block[i]);
+              const int64_t row = (begin + static_cast<int64_t>(i)) / cols;
+              std::vector<float> whole(static_cast<size_t>(cols));
+              matrix.ReadRows(row, 1, whole);
+              ThrowNotFinite(*this, options, row, cols, whole);
             }
             largest = std::max(largest, std::abs(in_block[i]));
           }

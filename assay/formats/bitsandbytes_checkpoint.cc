@@ -20,13 +20,6 @@ struct State {
   std::optional<float> nested_offset;
 };
 
-std::optional<DType> DTypeOf(std::string_view name) {
-  if (name == "float32") return DType::kF32;
-  if (name == "float16") return DType::kF16;
-  if (name == "bfloat16") return DType::kBF16;
-  return std::nullopt;
-}
-
 State ReadState(const CheckpointSource& source, const StoredTensor& stored) {
   const auto fail = [&](std::string_view what) {
     ThrowInput("{}: tensor \"{}\": {}", source.Path(), stored.name, what);
@@ -42,7 +35,7 @@ State ReadState(const CheckpointSource& source, const StoredTensor& stored) {
   if (!json.is_object()) fail("expected a JSON object");
   State state;
   state.block = IntMember(source, json, "blocksize", 0);
-  const auto dtype = DTypeOf(StringMember(source, json, "dtype", ""));
+  const auto dtype = TorchDType(StringMember(source, json, "dtype", ""));
   if (!dtype) fail("dtype: expected float32, float16 or bfloat16");
   state.dtype = *dtype;
   if (!BitsAndBytesFormat::SupportsBlock(state.block)) {

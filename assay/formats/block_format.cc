@@ -13,7 +13,7 @@ namespace assay {
 namespace {
 
 /// Values a chunk of a parallel loop takes: its f32 copy and its codes stay in the second cache.
-constexpr int64_t kValuesPerChunk = int64_t{1} << 14;
+constexpr int64_t kValuesPerBlockChunk = int64_t{1} << 14;
 
 constexpr uint32_t kInfinityBits = 0x7F800000u;
 
@@ -32,20 +32,6 @@ class Scratch {
 
 uint32_t LargestOf(std::span<const uint32_t> amax_bits) noexcept {
   return *std::max_element(amax_bits.begin(), amax_bits.end());
-}
-
-int64_t RowsPerChunk(int64_t cols) noexcept {
-  return std::max<int64_t>(1, kValuesPerChunk / std::max<int64_t>(1, cols));
-}
-
-[[noreturn]] void ThrowNotFinite(const Format& format, const EncodeOptions& options, int64_t row,
-                                 std::span<const float> values, int64_t cols) {
-  const auto at = std::find_if_not(values.begin(), values.end(),
-                                   [](float value) { return std::isfinite(value); });
-  const int64_t index = at - values.begin();
-  ThrowInput("{}: row {}, column {}: {} cannot hold {}; every value must be finite",
-             options.tensor_name, row + index / cols, index % cols, format.Name(),
-             std::isnan(*at) ? "NaN" : (*at < 0 ? "-infinity" : "infinity"));
 }
 
 std::span<const std::byte> PartOf(const Tensor& plane, int64_t first_row, int64_t num_rows,
@@ -95,43 +81,47 @@ void BlockFormat::EncodePlanes(const MatrixView& matrix, const EncodeOptions& op
   const std::span<std::byte> codes = encoded.planes[0].tensor.mutable_bytes();
   const std::span<std::byte> scales = encoded.planes[1].tensor.mutable_bytes();
   const int bits = FactsOf(element_).bits;
-  ParallelFor(0, matrix.rows(), RowsPerChunk(cols), [&](int64_t first, int64_t last) {
-    const auto num_values = static_cast<size_t>((last - first) * cols);
-    const size_t num_blocks = num_values / static_cast<size_t>(block_);
-    const Scratch<float> values(num_values);
-    const Scratch<uint8_t> unpacked(num_values);
-    const Scratch<uint32_t> amax(num_blocks);
-    const Scratch<float> factors(num_blocks);
-    matrix.ReadRows(first, last - first, values.span());
-    BlockAbsMax(values.span(), block_, amax.span());
-    if (LargestOf(amax.span()) >= kInfinityBits) {
-      ThrowNotFinite(*this, options, first, values.span(), cols);
-    }
-    const size_t first_block = static_cast<size_t>(first * (cols / block_));
-    choose(amax.span(),
-           {reinterpret_cast<uint8_t*>(scales.subspan(first_block, num_blocks).data()), num_blocks},
-           factors.span());
-    EncodeBlocks(element_, rounding, quotient, values.span(), block_, factors.span(),
-                 unpacked.span());
-    const size_t block_bytes = static_cast<size_t>(block_ * bits / 8);
-    PackCodes(bits, unpacked.span(),
-              codes.subspan(first_block * block_bytes, num_blocks * block_bytes));
-  });
+  ParallelFor(0, matrix.rows(), RowsPerChunk(cols, kValuesPerBlockChunk),
+              [&](int64_t first, int64_t last) {
+                const auto num_values = static_cast<size_t>((last - first) * cols);
+                const size_t num_blocks = num_values / static_cast<size_t>(block_);
+                const Scratch<float> values(num_values);
+                const Scratch<uint8_t> unpacked(num_values);
+                const Scratch<uint32_t> amax(num_blocks);
+                const Scratch<float> factors(num_blocks);
+                matrix.ReadRows(first, last - first, values.span());
+                BlockAbsMax(values.span(), block_, amax.span());
+                if (LargestOf(amax.span()) >= kInfinityBits) {
+                  ThrowNotFinite(*this, options, first, cols, values.span());
+                }
+                const size_t first_block = static_cast<size_t>(first * (cols / block_));
+                choose(amax.span(),
+                       {reinterpret_cast<uint8_t*>(scales.subspan(first_block, num_blocks).data()),
+                        num_blocks},
+                       factors.span());
+                EncodeBlocks(element_, rounding, quotient, values.span(), block_, factors.span(),
+                             unpacked.span());
+                const size_t block_bytes = static_cast<size_t>(block_ * bits / 8);
+                PackCodes(bits, unpacked.span(),
+                          codes.subspan(first_block * block_bytes, num_blocks * block_bytes));
+              });
 }
 
 float BlockFormat::AbsMaxOf(const MatrixView& matrix, const EncodeOptions& options) const {
   const int64_t cols = matrix.cols();
   std::atomic<uint32_t> largest{0};
   if (matrix.rows() == 0 || cols == 0) return 0.0f;
-  ParallelFor(0, matrix.rows(), RowsPerChunk(cols), [&](int64_t first, int64_t last) {
-    const Scratch<float> values(static_cast<size_t>((last - first) * cols));
-    matrix.ReadRows(first, last - first, values.span());
-    const uint32_t here = AbsMaxBits(values.span());
-    if (here >= kInfinityBits) ThrowNotFinite(*this, options, first, values.span(), cols);
-    uint32_t seen = largest.load();
-    while (here > seen && !largest.compare_exchange_weak(seen, here)) {
-    }
-  });
+  ParallelFor(0, matrix.rows(), RowsPerChunk(cols, kValuesPerBlockChunk),
+              [&](int64_t first, int64_t last) {
+                const Scratch<float> values(static_cast<size_t>((last - first) * cols));
+                matrix.ReadRows(first, last - first, values.span());
+                const uint32_t here = AbsMaxBits(values.span());
+                if (here >= kInfinityBits)
+                  ThrowNotFinite(*this, options, first, cols, values.span());
+                uint32_t seen = largest.load();
+                while (here > seen && !largest.compare_exchange_weak(seen, here)) {
+                }
+              });
   return std::bit_cast<float>(largest.load());
 }
 
@@ -151,17 +141,18 @@ void BlockFormat::Decode(const EncodedMatrix& encoded, int64_t first, int64_t co
   const DType round_to = !as_checkpoint || encoded.dtype == DType::kF32 ? out_dtype : encoded.dtype;
   const Tensor& codes = encoded.Get("codes");
   const Tensor& scales = encoded.Get("scales");
-  ParallelFor(first, first + count, RowsPerChunk(cols), [&](int64_t begin, int64_t end) {
-    const auto num_values = static_cast<size_t>((end - begin) * cols);
-    const Scratch<uint8_t> unpacked(num_values);
-    UnpackCodes(FactsOf(element_).bits, PartOf(codes, begin, end - begin, encoded.rows),
-                unpacked.span());
-    DecodeBlocks(element_, unpacked.span(), block_,
-                 PartOf(scales, begin, end - begin, encoded.rows), scale_values, round_to,
-                 out_dtype,
-                 out.subspan(static_cast<size_t>((begin - first) * cols) * out_bytes,
-                             num_values * out_bytes));
-  });
+  ParallelFor(first, first + count, RowsPerChunk(cols, kValuesPerBlockChunk),
+              [&](int64_t begin, int64_t end) {
+                const auto num_values = static_cast<size_t>((end - begin) * cols);
+                const Scratch<uint8_t> unpacked(num_values);
+                UnpackCodes(FactsOf(element_).bits, PartOf(codes, begin, end - begin, encoded.rows),
+                            unpacked.span());
+                DecodeBlocks(element_, unpacked.span(), block_,
+                             PartOf(scales, begin, end - begin, encoded.rows), scale_values,
+                             round_to, out_dtype,
+                             out.subspan(static_cast<size_t>((begin - first) * cols) * out_bytes,
+                                         num_values * out_bytes));
+              });
 }
 
 void BlockFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, int64_t count,

@@ -15,6 +15,12 @@ namespace assay {
 
 struct GgmlType;
 
+/// How most checkpoints call the weight of a module: its path and this.
+inline constexpr std::string_view kWeightSuffix = ".weight";
+
+/// "a.b.weight" → "a.b"; other names unchanged.
+std::string ModuleOf(std::string_view weight_name);
+
 /// A tensor as a checkpoint lists it.
 struct StoredTensor {
   std::string name;

@@ -17,21 +17,20 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kPacked = ".weight_packed";
-constexpr std::string_view kWeight = ".weight";
 
 /// One module's tensors, looked up by name.
-struct Module {
+struct PackedModule {
   std::string path;
   const StoredTensor* codes = nullptr;
   const StoredTensor* scales = nullptr;
 };
 
-void NoteNotRead(Recognition& found, const Module& module, const std::string& why) {
+void NoteNotRead(Recognition& found, const PackedModule& module, const std::string& why) {
   found.notes.push_back(fmt::format("{}: not read: {}", Quoted(module.path), why));
 }
 
 /// A weight whose rows take `code_bytes` for every `values` of them.
-std::optional<FoldedPlanes> Fold(const Module& module, FormatPtr format, int64_t values,
+std::optional<FoldedPlanes> Fold(const PackedModule& module, FormatPtr format, int64_t values,
                                  int64_t code_bytes, DType dtype, Recognition& found) {
   const int64_t row_bytes = DimFromLast(*module.codes, 0);
   const auto cols = CheckedMul(row_bytes / code_bytes, values);
@@ -42,7 +41,7 @@ std::optional<FoldedPlanes> Fold(const Module& module, FormatPtr format, int64_t
     return std::nullopt;
   }
   FoldedPlanes folded;
-  folded.name = module.path + std::string(kWeight);
+  folded.name = module.path + std::string(kWeightSuffix);
   folded.format = std::move(format);
   folded.stacked = module.codes->shape.rank() == 3;
   folded.stack = folded.stacked ? module.codes->shape[0] : 1;
@@ -62,7 +61,7 @@ std::optional<FoldedPlanes> Fold(const Module& module, FormatPtr format, int64_t
   return folded;
 }
 
-void AddMx(const CheckpointSource& source, const Module& module, BlockElement element,
+void AddMx(const CheckpointSource& source, const PackedModule& module, BlockElement element,
            Recognition& found) {
   if (module.scales->dtype != DType::kU8 && module.scales->dtype != DType::kF8E8M0) {
     return NoteNotRead(found, module,
@@ -73,7 +72,7 @@ void AddMx(const CheckpointSource& source, const Module& module, BlockElement el
   if (folded) found.weights.push_back(FoldPlanes(source, std::move(*folded)));
 }
 
-void AddNvfp4(const CheckpointSource& source, const Module& module, Recognition& found) {
+void AddNvfp4(const CheckpointSource& source, const PackedModule& module, Recognition& found) {
   const StoredTensor* global = source.Find(module.path + ".weight_global_scale");
   if (global == nullptr) {
     return NoteNotRead(found, module, "weight_global_scale is missing");
@@ -88,7 +87,7 @@ void AddNvfp4(const CheckpointSource& source, const Module& module, Recognition&
   found.weights.push_back(FoldPlanes(source, std::move(*folded)));
 }
 
-void AddFp8(const CheckpointSource& source, const Module& module,
+void AddFp8(const CheckpointSource& source, const PackedModule& module,
             const CompressedTensorsWeights& weights, Recognition& found) {
   const DType scale_dtype = module.scales->dtype;
   if (!IsWeightFloat(scale_dtype)) {
@@ -116,7 +115,7 @@ void AddFp8(const CheckpointSource& source, const Module& module,
 
 /// Integer formats have their own recogniser; the weights of the others end here.
 void AddModule(const CheckpointSource& source, const CompressedTensorsGroup& group, bool packed,
-               const Module& module, Recognition& found) {
+               const PackedModule& module, Recognition& found) {
   const std::string& format = group.format;
   const DType codes = module.codes->dtype;
   const bool is_float = group.weights.type == "float";
@@ -145,10 +144,10 @@ void RecogniseCompressedTensors(const CheckpointSource& source, Recognition& fou
   if (!config) return;
   for (const StoredTensor& tensor : source.Tensors()) {
     const bool packed = tensor.name.ends_with(kPacked);
-    if (!packed && !tensor.name.ends_with(kWeight)) continue;
-    Module module;
-    module.path =
-        tensor.name.substr(0, tensor.name.size() - (packed ? kPacked.size() : kWeight.size()));
+    if (!packed && !tensor.name.ends_with(kWeightSuffix)) continue;
+    PackedModule module;
+    module.path = tensor.name.substr(
+        0, tensor.name.size() - (packed ? kPacked.size() : kWeightSuffix.size()));
     module.codes = &tensor;
     module.scales = source.Find(module.path + ".weight_scale");
     if (module.scales == nullptr || !IsMatrix(tensor)) continue;
@@ -190,14 +189,9 @@ Scheme SchemeOf(const Format& format) {
   return {"nvfp4-pack-quantized", 4, 16, "tensor_group", "torch.float8_e4m3fn"};
 }
 
-std::string ModuleOf(std::string_view weight_name) {
-  if (weight_name.ends_with(kWeight)) weight_name.remove_suffix(kWeight.size());
-  return std::string(weight_name);
-}
-
-class Form final : public CheckpointForm {
+class CompressedTensorsLayout final : public CheckpointForm {
  public:
-  explicit Form(bool packed) : packed_(packed) {}
+  explicit CompressedTensorsLayout(bool packed) : packed_(packed) {}
 
   std::string TensorName(std::string_view weight_name, std::string_view plane) const override {
     const std::string module = ModuleOf(weight_name);
@@ -230,8 +224,8 @@ class Form final : public CheckpointForm {
 }  // namespace
 
 const CheckpointForm* CompressedTensorsForm(bool packed) {
-  static const Form kPackedForm(true);
-  static const Form kWholeBytes(false);
+  static const CompressedTensorsLayout kPackedForm(true);
+  static const CompressedTensorsLayout kWholeBytes(false);
   return packed ? &kPackedForm : &kWholeBytes;
 }
 

@@ -118,12 +118,11 @@ bool CompressedTensorsConfig::IsClassOf(const Entry& entry, std::string_view mod
 
 json CompressedTensorsQuantization(std::string_view format, json settings,
                                    const std::vector<WrittenWeight>& weights) {
-  constexpr std::string_view kWeight = ".weight";
   std::set<std::string> classes;
   json ignore = json::array();
   for (const WrittenWeight& weight : weights) {
     std::string module = weight.name;
-    if (module.ends_with(kWeight)) module.resize(module.size() - kWeight.size());
+    if (module.ends_with(kWeightSuffix)) module.resize(module.size() - kWeightSuffix.size());
     if (weight.format != nullptr) {
       classes.insert(IsEmbedding(module) ? "Embedding" : "Linear");
     } else {

@@ -1,6 +1,7 @@
 #include "assay/formats/format.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "assay/base/error.h"
 #include "assay/base/parallel.h"
@@ -48,8 +49,7 @@ void Format::DecodeRowsTo(const EncodedMatrix& encoded, int64_t first, int64_t c
                   out.size());
   }
   constexpr int64_t kValuesPerChunk = int64_t{1} << 16;  // 256 KiB of f32
-  const int64_t rows_per_chunk =
-      std::max<int64_t>(1, kValuesPerChunk / std::max<int64_t>(1, encoded.cols));
+  const int64_t rows_per_chunk = RowsPerChunk(encoded.cols, kValuesPerChunk);
   ParallelFor(0, count, rows_per_chunk, [&](int64_t begin, int64_t end) {
     std::vector<float> rows(static_cast<size_t>((end - begin) * encoded.cols));
     DecodeRows(encoded, first + begin, end - begin, rows);
@@ -83,6 +83,16 @@ void RequireEncodable(const Format& format, const MatrixView& matrix,
   if (const auto reason = format.WhyNot(matrix.rows(), matrix.cols(), matrix.dtype())) {
     ThrowUsage("{}: {} cannot hold it: {}", options.tensor_name, format.Name(), *reason);
   }
+}
+
+void ThrowNotFinite(const Format& format, const EncodeOptions& options, int64_t first_row,
+                    int64_t cols, std::span<const float> values) {
+  const auto at = std::find_if_not(values.begin(), values.end(),
+                                   [](float value) { return std::isfinite(value); });
+  const int64_t index = at - values.begin();
+  ThrowInput("{}: row {}, column {}: {} cannot hold {}; every value must be finite",
+             options.tensor_name, first_row + index / cols, index % cols, format.Name(),
+             std::isnan(*at) ? "NaN" : (*at < 0 ? "-infinity" : "infinity"));
 }
 
 }  // namespace assay

@@ -153,4 +153,9 @@ class Format {
 /// Checks common to all encoders: WhyNot, then the matrix. Errors: usage.
 void RequireEncodable(const Format& format, const MatrixView& matrix, const EncodeOptions& options);
 
+/// The error of an encoder that met NaN or infinity in `values`: rows of `cols`, the first of them
+/// `first_row` of the matrix. Names the first such value's tensor, row and column. Errors: input.
+[[noreturn]] void ThrowNotFinite(const Format& format, const EncodeOptions& options,
+                                 int64_t first_row, int64_t cols, std::span<const float> values);
+
 }  // namespace assay

@@ -17,10 +17,10 @@ namespace assay {
 namespace {
 
 constexpr float kLargest = 448.0F;
-constexpr std::string_view kPrefix = "fp8-";
+constexpr std::string_view kFp8Prefix = "fp8-";
 
 /// Values that one chunk of a parallel loop takes.
-constexpr int64_t kValuesPerChunk = int64_t{1} << 16;
+constexpr int64_t kValuesPerFp8Chunk = int64_t{1} << 16;
 
 std::string_view SuffixOf(DType scale_dtype) {
   switch (scale_dtype) {
@@ -53,21 +53,13 @@ int64_t BlockLength(int64_t block, int64_t axis) {
   return block == Fp8BlockFormat::kWholeAxis ? std::max<int64_t>(axis, 1) : block;
 }
 
-/// Bits of the largest magnitude; NaN and infinity are the largest of all.
-uint32_t AbsMaxBits(std::span<const float> values) {
+/// Of any length, where AbsMaxBits wants blocks. NaN and infinity are the largest of all.
+uint32_t LargestMagnitudeBits(std::span<const float> values) {
   uint32_t largest = 0;
   for (const float value : values) {
     largest = std::max(largest, std::bit_cast<uint32_t>(value) & 0x7FFFFFFFU);
   }
   return largest;
-}
-
-[[noreturn]] void ThrowNotFinite(const Format& format, const EncodeOptions& options, int64_t row,
-                                 int64_t first_col, std::span<const float> values) {
-  const auto at =
-      std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
-  ThrowInput("{}: row {}, column {}: {} cannot hold {}; every value must be finite",
-             options.tensor_name, row, first_col + (at - values.begin()), format.Name(), *at);
 }
 
 bool ParseDimension(std::string_view text, int64_t& value) {
@@ -93,8 +85,8 @@ std::shared_ptr<const Fp8BlockFormat> Fp8BlockFormat::Make(int64_t block_rows, i
 }
 
 FormatPtr Fp8BlockFormat::FromName(std::string_view name) {
-  if (!name.starts_with(kPrefix)) return nullptr;
-  std::string_view shape = name.substr(kPrefix.size());
+  if (!name.starts_with(kFp8Prefix)) return nullptr;
+  std::string_view shape = name.substr(kFp8Prefix.size());
   DType scale_dtype = DType::kF32;
   for (const DType candidate : {DType::kF8E8M0, DType::kBF16, DType::kF16}) {
     if (!shape.ends_with(SuffixOf(candidate))) continue;
@@ -178,17 +170,16 @@ EncodedMatrix Fp8BlockFormat::Encode(const MatrixView& matrix, const EncodeOptio
   // Largest magnitudes first, in parallel over rows, so that one block as tall as the tensor
   // (fp8-tensor) still uses every core.
   std::vector<uint32_t> row_amax(static_cast<size_t>(rows) * num_scales);
-  const int64_t grain = std::max<int64_t>(1, kValuesPerChunk / cols);
+  const int64_t grain = RowsPerChunk(cols, kValuesPerFp8Chunk);
   ParallelFor(0, rows, grain, [&](int64_t first, int64_t last) {
     std::vector<float> values(width);
     for (int64_t row = first; row < last; ++row) {
       matrix.ReadRows(row, 1, values);
       for (size_t index = 0; index < num_scales; ++index) {
         const auto [begin, length] = segment(index);
-        const uint32_t bits = AbsMaxBits(std::span(values).subspan(begin, length));
+        const uint32_t bits = LargestMagnitudeBits(std::span(values).subspan(begin, length));
         if (bits >= 0x7F800000U) {
-          ThrowNotFinite(*this, options, row, static_cast<int64_t>(begin),
-                         std::span(values).subspan(begin, length));
+          ThrowNotFinite(*this, options, row, cols, values);
         }
         row_amax[static_cast<size_t>(row) * num_scales + index] = bits;
       }
@@ -264,18 +255,17 @@ void Fp8BlockFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, int
   const std::vector<float> scales = ScalesOf(encoded);
   const auto width = static_cast<size_t>(encoded.cols);
   const bool rounds = rounding == DecodeRounding::kCheckpoint && encoded.dtype != DType::kF32;
-  ParallelFor(0, count, std::max<int64_t>(1, kValuesPerChunk / encoded.cols),
-              [&](int64_t begin, int64_t end) {
-                std::vector<std::byte> rounded(rounds ? 2 * width : 0);
-                for (int64_t row = begin; row < end; ++row) {
-                  const std::span<float> values =
-                      out.subspan(static_cast<size_t>(row) * width, width);
-                  DecodeRow(encoded, first + row, scales, values);
-                  if (!rounds) continue;
-                  Round(ElementOf(encoded.dtype), values, rounded);
-                  Widen(ElementOf(encoded.dtype), rounded, values);
-                }
-              });
+  ParallelFor(
+      0, count, RowsPerChunk(encoded.cols, kValuesPerFp8Chunk), [&](int64_t begin, int64_t end) {
+        std::vector<std::byte> rounded(rounds ? 2 * width : 0);
+        for (int64_t row = begin; row < end; ++row) {
+          const std::span<float> values = out.subspan(static_cast<size_t>(row) * width, width);
+          DecodeRow(encoded, first + row, scales, values);
+          if (!rounds) continue;
+          Round(ElementOf(encoded.dtype), values, rounded);
+          Widen(ElementOf(encoded.dtype), rounded, values);
+        }
+      });
 }
 
 void Fp8BlockFormat::DecodeRowsTo(const EncodedMatrix& encoded, int64_t first, int64_t count,
@@ -290,7 +280,7 @@ void Fp8BlockFormat::DecodeRowsTo(const EncodedMatrix& encoded, int64_t first, i
   const std::vector<float> scales = ScalesOf(encoded);
   const auto width = static_cast<size_t>(encoded.cols);
   const size_t row_bytes = width * static_cast<size_t>(element_bytes);
-  ParallelFor(0, count, std::max<int64_t>(1, kValuesPerChunk / encoded.cols),
+  ParallelFor(0, count, RowsPerChunk(encoded.cols, kValuesPerFp8Chunk),
               [&](int64_t begin, int64_t end) {
                 std::vector<float> values(width);
                 for (int64_t row = begin; row < end; ++row) {

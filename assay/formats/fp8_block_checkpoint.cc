@@ -9,12 +9,7 @@
 namespace assay {
 namespace {
 
-constexpr std::string_view kWeight = ".weight";
 constexpr int64_t kExpertBlock = 32;  ///< inputs that share a scale in an FP4 expert
-
-std::string Base(std::string_view weight_name) {
-  return std::string(weight_name.substr(0, weight_name.size() - kWeight.size()));
-}
 
 /// The plane of matrix `index`: the tensor itself, or its entry along the stack axis.
 Tensor MatrixOf(const Tensor& tensor, bool stacked, int64_t index) {
@@ -32,7 +27,7 @@ struct Fp8Config {
   bool fp4_experts = false;
 };
 
-std::optional<Fp8Config> ReadConfig(const CheckpointSource& source) {
+std::optional<Fp8Config> ReadFp8Config(const CheckpointSource& source) {
   const nlohmann::json* quantization = source.ConfigKey("quantization_config");
   if (quantization == nullptr || !quantization->is_object() ||
       quantization->value("quant_method", nlohmann::json()) != "fp8") {
@@ -194,8 +189,8 @@ class Fp8BlockForm final : public CheckpointForm {
     if (format.scale_dtype() == DType::kF8E8M0) quantization["scale_fmt"] = "ue8m0";
     nlohmann::json plain = nlohmann::json::array();
     for (const WrittenWeight& weight : weights) {
-      if (weight.format == nullptr && weight.name.ends_with(kWeight)) {
-        plain.push_back(Base(weight.name));
+      if (weight.format == nullptr && weight.name.ends_with(kWeightSuffix)) {
+        plain.push_back(ModuleOf(weight.name));
       }
     }
     if (!plain.empty()) quantization["modules_to_not_convert"] = std::move(plain);
@@ -206,18 +201,18 @@ class Fp8BlockForm final : public CheckpointForm {
 }  // namespace
 
 void RecogniseFp8Block(const CheckpointSource& source, Recognition& found) {
-  const std::optional<Fp8Config> config = ReadConfig(source);
+  const std::optional<Fp8Config> config = ReadFp8Config(source);
   if (!config) return;
   for (const StoredTensor& weight : source.Tensors()) {
     const size_t rank = weight.shape.rank();
-    if (!weight.name.ends_with(kWeight) || (rank != 2 && rank != 3)) continue;
+    if (!weight.name.ends_with(kWeightSuffix) || (rank != 2 && rank != 3)) continue;
     const bool is_fp8 = weight.dtype == DType::kF8E4M3;
     if (!is_fp8 && weight.dtype != DType::kI8) continue;
-    const StoredTensor* scale = ScaleOf(source, Base(weight.name));
+    const StoredTensor* scale = ScaleOf(source, ModuleOf(weight.name));
     if (scale == nullptr) {
       found.notes.push_back(fmt::format("{}: {} without {}.weight_scale_inv or {}.scale: not read",
-                                        weight.name, NameOf(weight.dtype), Base(weight.name),
-                                        Base(weight.name)));
+                                        weight.name, NameOf(weight.dtype), ModuleOf(weight.name),
+                                        ModuleOf(weight.name)));
     } else if (is_fp8) {
       AddFp8(source, *config, weight, *scale, found);
     } else if (config->fp4_experts) {

@@ -3,12 +3,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <memory>
 
 #include "assay/base/error.h"
 #include "assay/base/parallel.h"
+#include "assay/base/text.h"
 #include "assay/formats/fp_blocks.h"
 #include "assay/formats/ggml_blocks.h"
 #include "assay/formats/planes.h"
@@ -16,23 +16,13 @@
 namespace assay {
 namespace {
 
-constexpr int64_t kValuesPerChunk = int64_t{1} << 13;  // 32 KiB of f32: the first cache
-constexpr std::string_view kPrefix = "ggml-";
-
-int64_t RowsPerChunk(int64_t cols) noexcept {
-  return std::max<int64_t>(1, kValuesPerChunk / std::max<int64_t>(1, cols));
-}
+constexpr int64_t kValuesPerGgmlChunk = int64_t{1} << 13;  // 32 KiB of f32: the first cache
+constexpr std::string_view kGgmlPrefix = "ggml-";
 
 bool IsBlockType(const GgmlType& type) noexcept { return !type.dtype; }
 
-std::string Lower(std::string_view name) {
-  std::string lower(name);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
-
 std::string FormatName(const GgmlType& type) {
-  return fmt::format("{}{}", kPrefix, Lower(type.name));
+  return fmt::format("{}{}", kGgmlPrefix, Lower(type.name));
 }
 
 /// "ggml-q4_0, ggml-q4_1, …": the types that may hold rows of this length.
@@ -43,18 +33,6 @@ std::string TypesFor(int64_t cols) {
   }
   return names.empty() ? std::string("no type of blocks")
                        : fmt::format("{}", fmt::join(names, ", "));
-}
-
-void RequireFinite(const Format& format, const EncodeOptions& options, int64_t first_row,
-                   std::span<const float> values, int64_t cols) {
-  constexpr uint32_t kInfinity = 0x7F800000;
-  if (AbsMaxBits(values) < kInfinity) return;
-  const auto at = std::find_if_not(values.begin(), values.end(),
-                                   [](float value) { return std::isfinite(value); });
-  const int64_t index = at - values.begin();
-  ThrowInput("{}: row {}, column {}: {} cannot hold {}; every value must be finite",
-             options.tensor_name, first_row + index / cols, index % cols, format.Name(),
-             std::isnan(*at) ? "NaN" : (*at < 0 ? "-infinity" : "infinity"));
 }
 
 /// Rows as f32: where they lie when they are that and aligned, else widened into `scratch`.
@@ -132,19 +110,23 @@ EncodedMatrix GgmlFormat::Encode(const MatrixView& matrix, const EncodeOptions& 
   const int64_t row_bytes = cols / type_.block_values * type_.block_bytes;
   auto* out = reinterpret_cast<uint8_t*>(encoded.planes[0].tensor.mutable_bytes().data());
   const auto encode = ggml_internal::CodecOf(type_).encode;
-  ParallelFor(0, matrix.rows(), RowsPerChunk(cols), [&](int64_t first, int64_t last) {
-    std::unique_ptr<float[]> scratch;
-    const std::span<const float> values = RowsOf(matrix, first, last - first, scratch);
-    RequireFinite(*this, options, first, values, cols);
-    const auto num_blocks = values.size() / static_cast<size_t>(type_.block_values);
-    const ggml_internal::Encoded result =
-        encode(values.data(), num_blocks, out + first * row_bytes);
-    if (result.done < num_blocks) {
-      const int64_t at = static_cast<int64_t>(result.done) * type_.block_values;
-      ThrowInput("{}: row {}, column {}: {} cannot hold these {} values: {}", options.tensor_name,
-                 first + at / cols, at % cols, Name(), type_.block_values, ReasonOf(result.why));
-    }
-  });
+  ParallelFor(0, matrix.rows(), RowsPerChunk(cols, kValuesPerGgmlChunk),
+              [&](int64_t first, int64_t last) {
+                std::unique_ptr<float[]> scratch;
+                const std::span<const float> values = RowsOf(matrix, first, last - first, scratch);
+                constexpr uint32_t kInfinity = 0x7F800000;
+                if (AbsMaxBits(values) >= kInfinity)
+                  ThrowNotFinite(*this, options, first, cols, values);
+                const auto num_blocks = values.size() / static_cast<size_t>(type_.block_values);
+                const ggml_internal::Encoded result =
+                    encode(values.data(), num_blocks, out + first * row_bytes);
+                if (result.done < num_blocks) {
+                  const int64_t at = static_cast<int64_t>(result.done) * type_.block_values;
+                  ThrowInput("{}: row {}, column {}: {} cannot hold these {} values: {}",
+                             options.tensor_name, first + at / cols, at % cols, Name(),
+                             type_.block_values, ReasonOf(result.why));
+                }
+              });
   return encoded;
 }
 
@@ -155,7 +137,7 @@ void GgmlFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, int64_t
   const int64_t row_bytes = cols / type_.block_values * type_.block_bytes;
   const auto* blocks =
       reinterpret_cast<const uint8_t*>(encoded.Get("blocks").bytes().data()) + first * row_bytes;
-  ParallelFor(0, count, RowsPerChunk(cols), [&](int64_t begin, int64_t end) {
+  ParallelFor(0, count, RowsPerChunk(cols, kValuesPerGgmlChunk), [&](int64_t begin, int64_t end) {
     ggml_internal::DecodeBlocks(
         type_, blocks + begin * row_bytes,
         out.subspan(static_cast<size_t>(begin * cols), static_cast<size_t>((end - begin) * cols)));

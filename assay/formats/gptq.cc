@@ -15,7 +15,7 @@ namespace assay {
 namespace {
 
 constexpr int64_t kPlanarBlock = 32;  ///< codes whose bit planes stand together
-constexpr int64_t kRowsPerChunk = 64;
+constexpr int64_t kGptqRowsPerChunk = 64;
 
 /// Widths of the bit planes of a planar code, low bits first.
 std::span<const int> PlaneWidths(int bits) {
@@ -133,7 +133,7 @@ void GptqFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, int64_t
   const auto zero_words = static_cast<size_t>(CeilDiv<int64_t>(encoded.rows * bits_, 32));
   const auto num_groups = static_cast<size_t>(NumGroups(encoded.cols));
   const TensorView& scales = encoded.Get("scales").view();
-  ParallelFor(first, first + count, kRowsPerChunk, [&](int64_t begin, int64_t end) {
+  ParallelFor(first, first + count, kGptqRowsPerChunk, [&](int64_t begin, int64_t end) {
     const auto num_rows = static_cast<size_t>(end - begin);
     const auto origin = static_cast<size_t>(begin);
     std::vector<float> scale(num_groups * num_rows);

@@ -13,7 +13,7 @@ namespace assay {
 namespace {
 
 constexpr int64_t kRowsPerWord = 10;  ///< 3-bit codes in an I32
-constexpr int64_t kValuesPerChunk = int64_t{1} << 15;
+constexpr int64_t kValuesPerHqqChunk = int64_t{1} << 15;
 
 bool IsPackedWidth(int64_t bits) {
   return bits == 1 || bits == 2 || bits == 3 || bits == 4 || bits == 8;
@@ -103,16 +103,17 @@ void HqqFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, int64_t 
   };
   const DType dtype = rounding == DecodeRounding::kCheckpoint ? encoded.dtype : DType::kF32;
   const auto begin = static_cast<size_t>(first * encoded.cols);
-  ParallelFor(0, static_cast<int64_t>(out.size()), kValuesPerChunk, [&](int64_t from, int64_t to) {
-    for (auto i = static_cast<size_t>(from); i < static_cast<size_t>(to); ++i) {
-      const size_t row = (begin + i) / width;
-      const size_t col = (begin + i) % width;
-      const size_t group = axis_ == 1 ? row : col;
-      const float difference =
-          RoundToDType(dtype, static_cast<float>(code_at(row, col)) - zeros[group]);
-      out[i] = RoundToDType(dtype, difference * scales[group]);
-    }
-  });
+  ParallelFor(0, static_cast<int64_t>(out.size()), kValuesPerHqqChunk,
+              [&](int64_t from, int64_t to) {
+                for (auto i = static_cast<size_t>(from); i < static_cast<size_t>(to); ++i) {
+                  const size_t row = (begin + i) / width;
+                  const size_t col = (begin + i) % width;
+                  const size_t group = axis_ == 1 ? row : col;
+                  const float difference =
+                      RoundToDType(dtype, static_cast<float>(code_at(row, col)) - zeros[group]);
+                  out[i] = RoundToDType(dtype, difference * scales[group]);
+                }
+              });
 }
 
 namespace {

@@ -71,13 +71,6 @@ constexpr std::array<std::pair<std::string_view, int>, 5> kPackings = {
     {{"8bit_u8", 8}, {"4bit_u8", 4}, {"3bit_32", 3}, {"2bit_u8", 2}, {"1bit_u8", 1}}};
 
 /// The dtype strings hqq writes. Upstream evaluates them as code; here they are only compared.
-std::optional<DType> DTypeOf(std::string_view text) {
-  if (text == "torch.float16") return DType::kF16;
-  if (text == "torch.bfloat16") return DType::kBF16;
-  if (text == "torch.float32") return DType::kF32;
-  return std::nullopt;
-}
-
 void AddModule(const CheckpointSource& source, const StoredTensor& codes, Recognition& found) {
   const std::string base(BaseOf(codes.name, ".W_q"));
   const Meta meta(source, base);
@@ -97,7 +90,7 @@ void AddModule(const CheckpointSource& source, const StoredTensor& codes, Recogn
     if (packing == name) bits = width;
   }
   const std::string compute = meta.Text("compute_dtype");
-  const std::optional<DType> dtype = compute.empty() ? scale->dtype : DTypeOf(compute);
+  const std::optional<DType> dtype = compute.empty() ? scale->dtype : TorchDType(compute);
   if (bits == 0 || !dtype || *dtype != scale->dtype) {
     ThrowInput("{}: tensor \"{}\": packing \"{}\" with compute_dtype \"{}\" and scales of {}",
                source.Path(), codes.name, packing, compute, NameOf(scale->dtype));

@@ -55,6 +55,15 @@ std::string StringMember(const CheckpointSource& source, const nlohmann::json& c
   return member->get<std::string>();
 }
 
+std::optional<DType> TorchDType(std::string_view text) noexcept {
+  constexpr std::string_view kModule = "torch.";
+  if (text.starts_with(kModule)) text.remove_prefix(kModule.size());
+  if (text == "float32") return DType::kF32;
+  if (text == "float16") return DType::kF16;
+  if (text == "bfloat16") return DType::kBF16;
+  return std::nullopt;
+}
+
 std::string_view BaseOf(std::string_view name, std::string_view suffix) noexcept {
   return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : std::string_view();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,9 @@ int64_t IntMember(const CheckpointSource& source, const nlohmann::json& config, 
 /// A string member, or `fallback` when absent or null. Errors: input, naming the key.
 std::string StringMember(const CheckpointSource& source, const nlohmann::json& config,
                          const char* key, std::string_view fallback);
+
+/// "bfloat16" or "torch.bfloat16", and so for float16 and float32; nothing for other texts.
+std::optional<DType> TorchDType(std::string_view text) noexcept;
 
 /// Base of "P.qweight" and the like: `name` without `suffix`; empty when it does not end so.
 std::string_view BaseOf(std::string_view name, std::string_view suffix) noexcept;

@@ -14,7 +14,7 @@
 namespace assay {
 namespace {
 
-constexpr int64_t kValuesPerChunk = int64_t{1} << 15;
+constexpr int64_t kValuesPerIntChunk = int64_t{1} << 15;
 
 /// What a scale of zero becomes: the distance from 1 to the next number of the type.
 float EpsilonOf(DType dtype) {
@@ -65,14 +65,6 @@ uint32_t LegacyField(const std::byte* words, size_t index, int bits) {
   const auto per_word = static_cast<size_t>(32 / bits);
   const uint32_t word = WordAt(words, index / per_word);
   return (word >> (static_cast<size_t>(bits) * (index % per_word))) & ((1U << bits) - 1U);
-}
-
-[[noreturn]] void ThrowNotFinite(const Format& format, const EncodeOptions& options, int64_t row,
-                                 std::span<const float> values) {
-  const auto at =
-      std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
-  ThrowInput("{}: row {}, column {}: {} cannot hold {}; every value must be finite",
-             options.tensor_name, row, at - values.begin(), format.Name(), *at);
 }
 
 }  // namespace
@@ -167,14 +159,14 @@ EncodedMatrix IntPackedFormat::Encode(const MatrixView& matrix,
   const float q_min = -std::ldexp(1.0F, bits_ - 1);
   const float q_max = std::ldexp(1.0F, bits_ - 1) - 1.0F;
   const auto offset = bytes ? 0 : 1 << (bits_ - 1);
-  ParallelFor(0, matrix.rows(), std::max<int64_t>(1, kValuesPerChunk / matrix.cols()),
+  ParallelFor(0, matrix.rows(), RowsPerChunk(matrix.cols(), kValuesPerIntChunk),
               [&](int64_t first, int64_t last) {
                 std::vector<float> values(cols);
                 for (int64_t row = first; row < last; ++row) {
                   matrix.ReadRows(row, 1, values);
                   if (!std::all_of(values.begin(), values.end(),
                                    [](float v) { return std::isfinite(v); })) {
-                    ThrowNotFinite(*this, options, row, values);
+                    ThrowNotFinite(*this, options, row, matrix.cols(), values);
                   }
                   std::byte* const row_codes = codes + static_cast<size_t>(row) * row_bytes;
                   for (size_t g = 0; g < groups; ++g) {
@@ -258,7 +250,7 @@ void IntPackedFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, in
     }
     return static_cast<int>(StreamField(word, row, bits_)) - offset;
   };
-  ParallelFor(first, first + count, std::max<int64_t>(1, kValuesPerChunk / encoded.cols),
+  ParallelFor(first, first + count, RowsPerChunk(encoded.cols, kValuesPerIntChunk),
               [&](int64_t begin, int64_t end) {
                 std::vector<float> row_scales(groups);
                 for (int64_t r = begin; r < end; ++r) {

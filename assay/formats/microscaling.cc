@@ -9,7 +9,7 @@
 namespace assay {
 namespace {
 
-constexpr int kBlock = 32;
+constexpr int kMxBlock = 32;
 
 struct Base {
   std::string_view name;
@@ -80,7 +80,7 @@ float UnderflowOf(DType dtype) {
 }  // namespace
 
 MicroscalingFormat::MicroscalingFormat(BlockElement element, MxScaleRule rule, MxProducer producer)
-    : BlockFormat(element, kBlock, BaseOf(element).code_dtype, DType::kU8),
+    : BlockFormat(element, kMxBlock, BaseOf(element).code_dtype, DType::kU8),
       rule_(rule),
       producer_(producer) {
   if (!Defines(rule, element)) ThrowInternal("{} with rule {}", BaseOf(element).name, NameOf(rule));

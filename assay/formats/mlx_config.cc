@@ -11,7 +11,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kWeightSuffix = ".weight";
 constexpr std::string_view kScalesSuffix = ".scales";
 
 /// What a mode stands for when the config leaves bits and group size out.

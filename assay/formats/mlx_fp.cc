@@ -10,32 +10,25 @@
 #include "assay/formats/nvfp4.h"
 #include "assay/numeric/bulk.h"
 #include "assay/numeric/element.h"
+#include "assay/tensor/convert.h"
 
 namespace assay {
 namespace {
 
-constexpr float kBothMax = 2688.0f;  // 6 · 448
-
-struct Mode {
+struct FpMode {
   MlxFpMode mode;
   std::string_view name;
   BlockElement element;
   int block;
 };
 
-constexpr Mode kModes[] = {
+constexpr FpMode kFpModes[] = {
     {MlxFpMode::kMxfp4, "mxfp4", BlockElement::kE2M1, 32},
     {MlxFpMode::kMxfp8, "mxfp8", BlockElement::kE4M3, 32},
     {MlxFpMode::kNvfp4, "nvfp4", BlockElement::kE2M1, 16},
 };
 
-const Mode& ModeOf(MlxFpMode mode) { return kModes[static_cast<size_t>(mode)]; }
-
-float RoundTo(DType dtype, float x) {
-  if (dtype == DType::kBF16) return RoundToBF16(x);
-  if (dtype == DType::kF16) return RoundToF16(x);
-  return x;
-}
+const FpMode& ModeOf(MlxFpMode mode) { return kFpModes[static_cast<size_t>(mode)]; }
 
 /// The mx exponent is that of T(m / max) rounded up; T matters where the quotient is subnormal.
 uint8_t MxByte(float amax, float element_max, DType dtype) {
@@ -103,7 +96,7 @@ EncodedMatrix MlxFpFormat::Encode(const MatrixView& matrix, const EncodeOptions&
     float global = given ? *given : AbsMaxOf(matrix, options);
     if (global == 0.0f) global = 1.0f;  // all zero: any scale will do, 0 would decode to NaN
     encoded.planes[2].tensor.mutable_as<float>()[0] = global;
-    enc = kBothMax / global;
+    enc = kNvfp4Max / global;
   }
   const auto choose = [&](std::span<const uint32_t> amax_bits, std::span<uint8_t> scales,
                           std::span<float> factors) {
@@ -129,7 +122,7 @@ void MlxFpFormat::Validate(const EncodedMatrix& encoded, std::string_view name) 
 
 BlockFormat::ScaleValues MlxFpFormat::ValuesOfScales(const EncodedMatrix& encoded,
                                                      DecodeRounding rounding) const {
-  const float global = global_scale_ ? ScalarOf(encoded.Get("global_scale")) / kBothMax : 1.0f;
+  const float global = global_scale_ ? ScalarOf(encoded.Get("global_scale")) / kNvfp4Max : 1.0f;
   // MLX makes the scale in the output dtype first: as f16 it overflows or vanishes on its own.
   const bool as_f16 = rounding == DecodeRounding::kCheckpoint && encoded.dtype == DType::kF16;
   ScaleValues values;
@@ -154,7 +147,7 @@ MlxSettings MlxFpFormat::Settings() const {
 namespace {
 
 FormatPtr ParseMlxFp(std::string_view name) {
-  for (const Mode& mode : kModes) {
+  for (const FpMode& mode : kFpModes) {
     if (name == fmt::format("mlx-{}", mode.name)) return MlxFpFormat::Make(mode.mode);
   }
   if (name == "mlx-nvfp4:global") return MlxFpFormat::Make(MlxFpMode::kNvfp4, true);

@@ -19,8 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kWeight = ".weight";
-
 std::string UpperCase(std::string text) {
   for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
   return text;
@@ -32,7 +30,7 @@ std::string TextOf(const json& object, const char* key) {
 }
 
 /// What the two config files agree on.
-struct Config {
+struct ModelOptConfig {
   std::string algo;                           ///< upper case
   std::vector<std::string> excluded;          ///< module names or globs
   std::map<std::string, std::string> layers;  ///< MIXED_PRECISION: module → algorithm
@@ -68,8 +66,8 @@ void ReadList(const json& object, const char* key, std::vector<std::string>& lis
   }
 }
 
-std::optional<Config> ReadConfig(const CheckpointSource& source) {
-  Config config;
+std::optional<ModelOptConfig> ReadModelOptConfig(const CheckpointSource& source) {
+  ModelOptConfig config;
   const auto read = [&config](const json& object) {
     if (config.algo.empty()) config.algo = UpperCase(TextOf(object, "quant_algo"));
     ReadList(object, "exclude_modules", config.excluded);
@@ -96,7 +94,7 @@ std::optional<Config> ReadConfig(const CheckpointSource& source) {
   return config;
 }
 
-struct Module {
+struct ModelOptModule {
   std::string path;
   const StoredTensor* weight = nullptr;
   const StoredTensor* scale = nullptr;
@@ -110,7 +108,8 @@ struct Reading {
 };
 
 /// The module's planes under an algorithm; without a format when they do not fit it.
-Reading ReadingOf(const CheckpointSource& source, const Module& module, const std::string& algo) {
+Reading ReadingOf(const CheckpointSource& source, const ModelOptModule& module,
+                  const std::string& algo) {
   Reading reading;
   reading.planes = {{"codes", module.weight}, {"scales", module.scale}};
   const DType codes = module.weight->dtype;
@@ -146,13 +145,13 @@ Reading ReadingOf(const CheckpointSource& source, const Module& module, const st
 }  // namespace
 
 void RecogniseModelOpt(const CheckpointSource& source, Recognition& found) {
-  const std::optional<Config> config = ReadConfig(source);
+  const std::optional<ModelOptConfig> config = ReadModelOptConfig(source);
   if (!config) return;
   std::set<std::string> unread;  // algorithms, each noted once
   for (const StoredTensor& weight : source.Tensors()) {
-    if (!weight.name.ends_with(kWeight) || !IsMatrix(weight)) continue;
-    Module module;
-    module.path = weight.name.substr(0, weight.name.size() - kWeight.size());
+    if (!weight.name.ends_with(kWeightSuffix) || !IsMatrix(weight)) continue;
+    ModelOptModule module;
+    module.path = weight.name.substr(0, weight.name.size() - kWeightSuffix.size());
     module.weight = &weight;
     module.scale = source.Find(module.path + ".weight_scale");
     if (module.scale == nullptr || config->Excludes(module.path)) continue;
@@ -189,12 +188,7 @@ void RecogniseModelOpt(const CheckpointSource& source, Recognition& found) {
 
 namespace {
 
-std::string ModuleOf(std::string_view weight_name) {
-  if (weight_name.ends_with(kWeight)) weight_name.remove_suffix(kWeight.size());
-  return std::string(weight_name);
-}
-
-class Form final : public CheckpointForm {
+class ModelOptLayout final : public CheckpointForm {
  public:
   std::string TensorName(std::string_view weight_name, std::string_view plane) const override {
     const std::string module = ModuleOf(weight_name);
@@ -258,7 +252,7 @@ class Form final : public CheckpointForm {
 }  // namespace
 
 const CheckpointForm* ModelOptForm() {
-  static const Form kForm;
+  static const ModelOptLayout kForm;
   return &kForm;
 }
 

@@ -10,16 +10,16 @@
 namespace assay {
 namespace {
 
-constexpr std::string_view kPrefix = "modelopt-int4g";
+constexpr std::string_view kNamePrefix = "modelopt-int4g";
 constexpr int64_t kMaxGroup = int64_t{1} << 31;
-constexpr int64_t kValuesPerChunk = int64_t{1} << 15;
+constexpr int64_t kValuesPerInt4Chunk = int64_t{1} << 15;
 
 /// −8 … 7 from the low four bits.
 float ValueOf(unsigned nibble) noexcept {
   return static_cast<float>(static_cast<int>(nibble ^ 8u) - 8);
 }
 
-void RoundTo(DType dtype, std::span<float> values) noexcept {
+void RoundAllTo(DType dtype, std::span<float> values) noexcept {
   if (dtype == DType::kBF16) {
     for (float& value : values) value = RoundToBF16(value);
   } else if (dtype == DType::kF16) {
@@ -33,7 +33,9 @@ ModelOptInt4Format::ModelOptInt4Format(int64_t group_size) : group_size_(group_s
   if (group_size < 1) ThrowInternal("modelopt-int4: groups of {}", group_size);
 }
 
-std::string ModelOptInt4Format::Name() const { return fmt::format("{}{}", kPrefix, group_size_); }
+std::string ModelOptInt4Format::Name() const {
+  return fmt::format("{}{}", kNamePrefix, group_size_);
+}
 
 std::string ModelOptInt4Format::Summary() const {
   return fmt::format(
@@ -84,7 +86,7 @@ void ModelOptInt4Format::DecodeRows(const EncodedMatrix& encoded, int64_t first,
   const std::span<const std::byte> codes = encoded.Get("codes").bytes();
   const std::span<const std::byte> scales = encoded.Get("scales").bytes();
   const DType dtype = rounding == DecodeRounding::kCheckpoint ? encoded.dtype : DType::kF32;
-  const int64_t grain = std::max<int64_t>(1, kValuesPerChunk / cols);
+  const int64_t grain = RowsPerChunk(cols, kValuesPerInt4Chunk);
   ParallelFor(first, first + count, grain, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const std::span<float> values = out.subspan(static_cast<size_t>(row - first) * width, width);
@@ -98,7 +100,7 @@ void ModelOptInt4Format::DecodeRows(const EncodedMatrix& encoded, int64_t first,
           values[c] = ValueOf(std::to_integer<unsigned>(bytes[c]) >> shift & 15u) * scale;
         }
       }
-      RoundTo(dtype, values);
+      RoundAllTo(dtype, values);
     }
   });
 }
@@ -106,8 +108,8 @@ void ModelOptInt4Format::DecodeRows(const EncodedMatrix& encoded, int64_t first,
 namespace {
 
 FormatPtr ParseModelOptInt4(std::string_view name) {
-  if (!name.starts_with(kPrefix)) return nullptr;
-  const std::string_view digits = name.substr(kPrefix.size());
+  if (!name.starts_with(kNamePrefix)) return nullptr;
+  const std::string_view digits = name.substr(kNamePrefix.size());
   int64_t group_size = 0;
   const auto [end, error] =
       std::from_chars(digits.data(), digits.data() + digits.size(), group_size);

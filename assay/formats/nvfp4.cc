@@ -11,14 +11,14 @@
 #include "assay/formats/modelopt.h"
 #include "assay/numeric/bulk.h"
 #include "assay/numeric/element.h"
+#include "assay/tensor/convert.h"
 
 namespace assay {
 namespace {
 
-constexpr int kBlock = 16;
+constexpr int kNvfp4Block = 16;
 constexpr float kElementMax = 6.0f;
 constexpr float kScaleMax = 448.0f;
-constexpr float kBothMax = kElementMax * kScaleMax;  // 2688
 
 struct Variant {
   Nvfp4Producer producer;
@@ -41,13 +41,6 @@ const Variant& VariantOf(Nvfp4Producer producer) {
     if (variant.producer == producer) return variant;
   }
   ThrowInternal("nvfp4: no producer {}", static_cast<int>(producer));
-}
-
-/// x rounded to the dtype a producer computes in.
-float RoundTo(DType dtype, float x) {
-  if (dtype == DType::kBF16) return RoundToBF16(x);
-  if (dtype == DType::kF16) return RoundToF16(x);
-  return x;
 }
 
 using AmaxBits = std::span<const uint32_t>;
@@ -115,7 +108,7 @@ void ChooseTorchao(AmaxBits amax, float tensor_scale, std::span<uint8_t> bytes,
 float CompressedTensorsGlobalScale(float amax, DType dtype) {
   const float tiny = dtype == DType::kF16 ? 0x1p-14f : 0x1p-126f;
   const float reciprocal = RoundTo(dtype, 1.0f / std::max(amax, tiny));
-  const float scale = RoundTo(dtype, reciprocal * kBothMax);
+  const float scale = RoundTo(dtype, reciprocal * kNvfp4Max);
   return std::isfinite(scale) ? scale : 1.0f;
 }
 
@@ -161,7 +154,8 @@ std::optional<float> GivenScale(const Format& format, const EncodeOptions& optio
 }
 
 Nvfp4Format::Nvfp4Format(Nvfp4Producer producer)
-    : BlockFormat(BlockElement::kE2M1, kBlock, DType::kU8, DType::kF8E4M3), producer_(producer) {}
+    : BlockFormat(BlockElement::kE2M1, kNvfp4Block, DType::kU8, DType::kF8E4M3),
+      producer_(producer) {}
 
 std::shared_ptr<const Nvfp4Format> Nvfp4Format::Make(Nvfp4Producer producer) {
   return std::make_shared<const Nvfp4Format>(producer);
@@ -195,7 +189,7 @@ float Nvfp4Format::TensorScaleFor(const MatrixView& matrix, const EncodeOptions&
   if (producer_ == Nvfp4Producer::kCompressedTensors) {
     return CompressedTensorsGlobalScale(amax, matrix.dtype());
   }
-  return amax / kBothMax;
+  return amax / kNvfp4Max;
 }
 
 EncodedMatrix Nvfp4Format::Encode(const MatrixView& matrix, const EncodeOptions& options) const {

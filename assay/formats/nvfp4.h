@@ -5,6 +5,9 @@
 
 namespace assay {
 
+/// Largest element times largest block scale: 6 · 448.
+inline constexpr float kNvfp4Max = 2688.0f;
+
 /// Whose rules for the two scales. The codes and block scales look alike; the tensor scale of
 /// compressed-tensors is the reciprocal of the others'.
 enum class Nvfp4Producer : uint8_t {

@@ -15,13 +15,13 @@
 namespace assay {
 namespace {
 
-constexpr std::string_view kPrefix = ".p12_";
+constexpr std::string_view kPlaneInfix = ".p12_";
 constexpr std::string_view kShapedPlane = "sm";
 constexpr std::array<std::string_view, 5> kPlanes = {"header", "sm", "ex", "escape_indices",
                                                      "escape_values"};
 
-std::string PlaneTensor(std::string_view weight, std::string_view plane) {
-  return fmt::format("{}{}{}", weight, kPrefix, plane);
+std::string Packed12Tensor(std::string_view weight, std::string_view plane) {
+  return fmt::format("{}{}{}", weight, kPlaneInfix, plane);
 }
 
 /// NAME → NAME.p12_header, .p12_sm, …: the whole name of the plain tensor stays in front, since
@@ -29,7 +29,7 @@ std::string PlaneTensor(std::string_view weight, std::string_view plane) {
 class Packed12Form final : public CheckpointForm {
  public:
   std::string TensorName(std::string_view weight_name, std::string_view plane) const override {
-    return PlaneTensor(weight_name, plane);
+    return Packed12Tensor(weight_name, plane);
   }
 
   Shape StoredShape(const PlaneSpec& plane, const Shape& plain_shape) const override {
@@ -82,7 +82,7 @@ class StoredStack {
   EncodedMatrix Load() const {
     EncodedMatrix whole{format_, stack_ * rows_, cols_, DType::kBF16, {}};
     for (const std::string_view plane : kPlanes) {
-      const std::string tensor_name = PlaneTensor(name_, plane);
+      const std::string tensor_name = Packed12Tensor(name_, plane);
       if (source_.Find(tensor_name) == nullptr) continue;  // Validate says so
       Tensor tensor = source_.Load(tensor_name);
       if (plane == kShapedPlane) tensor = tensor.As(DType::kU8, {whole.rows, cols_});
@@ -175,7 +175,7 @@ FoundWeight WeightOfShape(std::string name, const Shape& shape) {
 }
 
 void RecognisePacked12(const CheckpointSource& source, Recognition& found) {
-  const std::string suffix = PlaneTensor("", kShapedPlane);
+  const std::string suffix = Packed12Tensor("", kShapedPlane);
   for (const StoredTensor& sm : source.Tensors()) {
     if (!sm.name.ends_with(suffix)) continue;
     const std::string name = sm.name.substr(0, sm.name.size() - suffix.size());
@@ -187,8 +187,8 @@ void RecognisePacked12(const CheckpointSource& source, Recognition& found) {
     }
     FoundWeight weight = WeightOfShape(name, sm.shape);
     for (const std::string_view plane : kPlanes) {
-      if (source.Find(PlaneTensor(name, plane)) != nullptr) {
-        weight.tensor_names.push_back(PlaneTensor(name, plane));
+      if (source.Find(Packed12Tensor(name, plane)) != nullptr) {
+        weight.tensor_names.push_back(Packed12Tensor(name, plane));
       }
     }
     weight.load = [stored = std::make_shared<const StoredStack>(source, weight)](int64_t index) {

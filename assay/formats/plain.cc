@@ -19,18 +19,15 @@ struct PlainType {
   std::string_view summary;
 };
 
-constexpr std::array kTypes = {
+constexpr int64_t kValuesPerPlainChunk = int64_t{1} << 16;
+
+constexpr std::array kPlainTypes = {
     PlainType{"f32", DType::kF32, "IEEE single precision, 32 bits"},
     PlainType{"f16", DType::kF16, "IEEE half precision: 5 exponent, 10 mantissa bits"},
     PlainType{"bf16", DType::kBF16, "the upper half of an f32: 8 exponent, 7 mantissa bits"},
 };
 
 /// Rows a thread converts at a time: about 256 KiB of f32.
-int64_t RowsPerChunk(int64_t cols) {
-  constexpr int64_t kValuesPerChunk = int64_t{1} << 16;
-  return std::max<int64_t>(1, kValuesPerChunk / std::max<int64_t>(1, cols));
-}
-
 class Plain final : public Format, public std::enable_shared_from_this<Plain> {
  public:
   explicit Plain(const PlainType& type) : type_(type) {}
@@ -62,18 +59,20 @@ class Plain final : public Format, public std::enable_shared_from_this<Plain> {
     const std::span<std::byte> out = values.mutable_bytes();
     const size_t row_bytes =
         static_cast<size_t>(cols) * static_cast<size_t>(BitsOf(type_.dtype)) / 8;
-    ParallelFor(0, matrix.rows(), RowsPerChunk(cols), [&](int64_t first, int64_t last) {
-      const std::span<std::byte> target = out.subspan(
-          static_cast<size_t>(first) * row_bytes, static_cast<size_t>(last - first) * row_bytes);
-      if (matrix.dtype() == type_.dtype) {
-        // A copy: rounding would make signalling NaN quiet.
-        std::ranges::copy(matrix.RowBytes(first, last - first), target.begin());
-        return;
-      }
-      std::vector<float> rows(static_cast<size_t>((last - first) * cols));
-      matrix.ReadRows(first, last - first, rows);
-      Round(ElementOf(type_.dtype), rows, target);
-    });
+    ParallelFor(0, matrix.rows(), RowsPerChunk(cols, kValuesPerPlainChunk),
+                [&](int64_t first, int64_t last) {
+                  const std::span<std::byte> target =
+                      out.subspan(static_cast<size_t>(first) * row_bytes,
+                                  static_cast<size_t>(last - first) * row_bytes);
+                  if (matrix.dtype() == type_.dtype) {
+                    // A copy: rounding would make signalling NaN quiet.
+                    std::ranges::copy(matrix.RowBytes(first, last - first), target.begin());
+                    return;
+                  }
+                  std::vector<float> rows(static_cast<size_t>((last - first) * cols));
+                  matrix.ReadRows(first, last - first, rows);
+                  Round(ElementOf(type_.dtype), rows, target);
+                });
     return EncodedMatrix{shared_from_this(),
                          matrix.rows(),
                          cols,
@@ -93,7 +92,7 @@ class Plain final : public Format, public std::enable_shared_from_this<Plain> {
 FormatPtr Make(const PlainType& type) { return std::make_shared<Plain>(type); }
 
 FormatPtr ParsePlain(std::string_view name) {
-  for (const PlainType& type : kTypes) {
+  for (const PlainType& type : kPlainTypes) {
     if (type.name == name) return Make(type);
   }
   return nullptr;
@@ -101,7 +100,7 @@ FormatPtr ParsePlain(std::string_view name) {
 
 std::vector<std::string> PlainNames() {
   std::vector<std::string> names;
-  for (const PlainType& type : kTypes) names.emplace_back(type.name);
+  for (const PlainType& type : kPlainTypes) names.emplace_back(type.name);
   return names;
 }
 
@@ -122,7 +121,7 @@ const FormatFamily kPlainFamily = {
 };
 
 FormatPtr PlainFormat(DType dtype) {
-  for (const PlainType& type : kTypes) {
+  for (const PlainType& type : kPlainTypes) {
     if (type.dtype == dtype) return Make(type);
   }
   ThrowInternal("{}: no plain format holds it", NameOf(dtype));

@@ -19,9 +19,9 @@ namespace {
 
 constexpr int64_t kRope = 64;
 constexpr int kSubBlock = 32;  ///< what the block kernels take; larger blocks are runs of it
-constexpr int64_t kValuesPerChunk = int64_t{1} << 14;
+constexpr int64_t kValuesPerRopeChunk = int64_t{1} << 14;
 
-struct KindFacts {
+struct RopeKind {
   std::string_view name;
   int64_t block;
   int64_t rope;
@@ -30,7 +30,7 @@ struct KindFacts {
   std::string_view summary;
 };
 
-constexpr std::array<KindFacts, 3> kKinds = {{
+constexpr std::array<RopeKind, 3> kRopeKinds = {{
     {"ds4-window-fp8", 64, kRope, DType::kF8E8M0, CacheFloor::kAmax,
      "DeepSeek V4 cache: e4m3, a power-of-two scale for every 64, the last 64 dims bf16"},
     {"ds32-window-fp8", 128, kRope, DType::kF32, CacheFloor::kScale,
@@ -39,27 +39,19 @@ constexpr std::array<KindFacts, 3> kKinds = {{
      "vLLM's FP8 indexer key: e4m3, one f32 power-of-two scale for 128 dims"},
 }};
 
-const KindFacts& FactsOfKind(RopeCacheFormat::Kind kind) {
-  return kKinds[static_cast<size_t>(kind)];
-}
-
-[[noreturn]] void ThrowNotFinite(const Format& format, const EncodeOptions& options, int64_t row,
-                                 std::span<const float> values) {
-  const auto at =
-      std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
-  ThrowInput("{}: row {}, column {}: {} cannot hold {}; every value must be finite",
-             options.tensor_name, row, at - values.begin(), format.Name(), *at);
+const RopeKind& FactsOfRope(RopeCacheFormat::Kind kind) {
+  return kRopeKinds[static_cast<size_t>(kind)];
 }
 
 }  // namespace
 
-int64_t RopeCacheFormat::block() const noexcept { return FactsOfKind(kind_).block; }
-int64_t RopeCacheFormat::rope() const noexcept { return FactsOfKind(kind_).rope; }
-DType RopeCacheFormat::scale_dtype() const noexcept { return FactsOfKind(kind_).scales; }
+int64_t RopeCacheFormat::block() const noexcept { return FactsOfRope(kind_).block; }
+int64_t RopeCacheFormat::rope() const noexcept { return FactsOfRope(kind_).rope; }
+DType RopeCacheFormat::scale_dtype() const noexcept { return FactsOfRope(kind_).scales; }
 
-std::string RopeCacheFormat::Name() const { return std::string(FactsOfKind(kind_).name); }
+std::string RopeCacheFormat::Name() const { return std::string(FactsOfRope(kind_).name); }
 
-std::string RopeCacheFormat::Summary() const { return std::string(FactsOfKind(kind_).summary); }
+std::string RopeCacheFormat::Summary() const { return std::string(FactsOfRope(kind_).summary); }
 
 std::optional<std::string> RopeCacheFormat::WhyNot(int64_t rows, int64_t cols, DType dtype) const {
   if (!IsWeightFloat(dtype)) {
@@ -99,42 +91,41 @@ EncodedMatrix RopeCacheFormat::Encode(const MatrixView& matrix,
   std::byte* const scales = encoded.planes[1].tensor.mutable_bytes().data();
   std::byte* const rope_values =
       rope() > 0 ? encoded.planes[2].tensor.mutable_bytes().data() : nullptr;
-  const CacheFloor floor = FactsOfKind(kind_).floor;
-  ParallelFor(0, rows, std::max<int64_t>(1, kValuesPerChunk / matrix.cols()),
-              [&](int64_t first, int64_t last) {
-                std::vector<float> values(cols);
-                std::vector<uint32_t> amax(coded / kSubBlock);
-                std::vector<float> factors(amax.size());
-                std::vector<float> row_scales(num_scales);
-                for (int64_t row = first; row < last; ++row) {
-                  matrix.ReadRows(row, 1, values);
-                  if (!std::all_of(values.begin(), values.end(),
-                                   [](float v) { return std::isfinite(v); })) {
-                    ThrowNotFinite(*this, options, row, values);
-                  }
-                  const auto r = static_cast<size_t>(row);
-                  const std::span<const float> to_code = std::span(values).first(coded);
-                  BlockAbsMax(to_code, kSubBlock, amax);
-                  for (size_t s = 0; s < num_scales; ++s) {
-                    const auto begin = amax.begin() + static_cast<ptrdiff_t>(s * sub_blocks);
-                    const uint32_t largest =
-                        *std::max_element(begin, begin + static_cast<ptrdiff_t>(sub_blocks));
-                    row_scales[s] = CacheFp8Scale(std::bit_cast<float>(largest), floor);
-                    std::fill_n(factors.begin() + static_cast<ptrdiff_t>(s * sub_blocks),
-                                sub_blocks, 1.0F / row_scales[s]);
-                  }
-                  EncodeBlocks(BlockElement::kE4M3, ElementRounding::kNearestEven, {}, to_code,
-                               kSubBlock, factors,
-                               {reinterpret_cast<uint8_t*>(codes) + r * coded, coded});
-                  Round(ElementOf(scale_dtype()), row_scales,
-                        {scales + r * num_scales * scale_bytes, num_scales * scale_bytes});
-                  if (rope() > 0) {
-                    const size_t rope_bytes = 2 * static_cast<size_t>(rope());
-                    Round(Element::kBF16, std::span(values).subspan(coded),
-                          {rope_values + r * rope_bytes, rope_bytes});
-                  }
-                }
-              });
+  const CacheFloor floor = FactsOfRope(kind_).floor;
+  ParallelFor(
+      0, rows, RowsPerChunk(matrix.cols(), kValuesPerRopeChunk), [&](int64_t first, int64_t last) {
+        std::vector<float> values(cols);
+        std::vector<uint32_t> amax(coded / kSubBlock);
+        std::vector<float> factors(amax.size());
+        std::vector<float> row_scales(num_scales);
+        for (int64_t row = first; row < last; ++row) {
+          matrix.ReadRows(row, 1, values);
+          if (!std::all_of(values.begin(), values.end(),
+                           [](float v) { return std::isfinite(v); })) {
+            ThrowNotFinite(*this, options, row, matrix.cols(), values);
+          }
+          const auto r = static_cast<size_t>(row);
+          const std::span<const float> to_code = std::span(values).first(coded);
+          BlockAbsMax(to_code, kSubBlock, amax);
+          for (size_t s = 0; s < num_scales; ++s) {
+            const auto begin = amax.begin() + static_cast<ptrdiff_t>(s * sub_blocks);
+            const uint32_t largest =
+                *std::max_element(begin, begin + static_cast<ptrdiff_t>(sub_blocks));
+            row_scales[s] = CacheFp8Scale(std::bit_cast<float>(largest), floor);
+            std::fill_n(factors.begin() + static_cast<ptrdiff_t>(s * sub_blocks), sub_blocks,
+                        1.0F / row_scales[s]);
+          }
+          EncodeBlocks(BlockElement::kE4M3, ElementRounding::kNearestEven, {}, to_code, kSubBlock,
+                       factors, {reinterpret_cast<uint8_t*>(codes) + r * coded, coded});
+          Round(ElementOf(scale_dtype()), row_scales,
+                {scales + r * num_scales * scale_bytes, num_scales * scale_bytes});
+          if (rope() > 0) {
+            const size_t rope_bytes = 2 * static_cast<size_t>(rope());
+            Round(Element::kBF16, std::span(values).subspan(coded),
+                  {rope_values + r * rope_bytes, rope_bytes});
+          }
+        }
+      });
   return encoded;
 }
 
@@ -147,26 +138,25 @@ void RopeCacheFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, in
   const TensorView& scales = encoded.Get("scales").view();
   const std::span<const std::byte> codes = encoded.Get("codes").bytes();
   const bool rounds = rounding == DecodeRounding::kCheckpoint;
-  ParallelFor(0, count, std::max<int64_t>(1, kValuesPerChunk / encoded.cols),
-              [&](int64_t begin, int64_t end) {
-                std::vector<float> row_scales(coded / block_size);
-                for (int64_t i = begin; i < end; ++i) {
-                  const auto row = static_cast<size_t>(first + i);
-                  const std::span<float> values = out.subspan(static_cast<size_t>(i) * cols, cols);
-                  Widen(Element::kE4M3, codes.subspan(row * coded, coded), values.first(coded));
-                  ReadFloats(scales, static_cast<int64_t>(row * row_scales.size()), row_scales);
-                  for (size_t k = 0; k < coded; ++k) values[k] *= row_scales[k / block_size];
-                  if (rounds) {
-                    for (float& value : values.first(coded)) value = RoundToBF16(value);
-                  }
-                  if (rope() > 0) {
-                    const size_t rope_bytes = 2 * static_cast<size_t>(rope());
-                    Widen(Element::kBF16,
-                          encoded.Get("rope").bytes().subspan(row * rope_bytes, rope_bytes),
-                          values.subspan(coded));
-                  }
-                }
-              });
+  ParallelFor(
+      0, count, RowsPerChunk(encoded.cols, kValuesPerRopeChunk), [&](int64_t begin, int64_t end) {
+        std::vector<float> row_scales(coded / block_size);
+        for (int64_t i = begin; i < end; ++i) {
+          const auto row = static_cast<size_t>(first + i);
+          const std::span<float> values = out.subspan(static_cast<size_t>(i) * cols, cols);
+          Widen(Element::kE4M3, codes.subspan(row * coded, coded), values.first(coded));
+          ReadFloats(scales, static_cast<int64_t>(row * row_scales.size()), row_scales);
+          for (size_t k = 0; k < coded; ++k) values[k] *= row_scales[k / block_size];
+          if (rounds) {
+            for (float& value : values.first(coded)) value = RoundToBF16(value);
+          }
+          if (rope() > 0) {
+            const size_t rope_bytes = 2 * static_cast<size_t>(rope());
+            Widen(Element::kBF16, encoded.Get("rope").bytes().subspan(row * rope_bytes, rope_bytes),
+                  values.subspan(coded));
+          }
+        }
+      });
 }
 
 }  // namespace assay

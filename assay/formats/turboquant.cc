@@ -17,18 +17,14 @@ namespace assay {
 namespace {
 
 // Values a parallel chunk takes at least: enough to hide the cost of handing it out.
-constexpr int64_t kValuesPerChunk = 1 << 15;
-
-int64_t RowsPerChunk(int64_t cols) {
-  return std::max<int64_t>(1, kValuesPerChunk / std::max<int64_t>(1, cols));
-}
+constexpr int64_t kValuesPerTurboQuantChunk = 1 << 15;
 
 turboquant::Geometry GeometryOf(const TurboQuantFormat& format) {
   return {format.bits(), format.stored_bits(), format.group_size()};
 }
 
 // As tensors of a checkpoint are called: messages name what the user sees.
-std::string PlaneTensor(std::string_view plane) { return fmt::format("tq_{}", plane); }
+std::string PlaneKey(std::string_view plane) { return fmt::format("tq_{}", plane); }
 
 const int8_t* Signs(const Tensor& signs) {
   return reinterpret_cast<const int8_t*>(signs.bytes().data());
@@ -201,16 +197,18 @@ EncodedMatrix TurboQuantFormat::Encode(const MatrixView& matrix,
   const int64_t groups = cols / group_size_;
   const int64_t row_bytes = cols / 8 * stored_bits();
   if (cols == 0) return encoded;
-  ParallelFor(0, rows, RowsPerChunk(cols), [&](int64_t first, int64_t last) {
-    for (int64_t row = first; row < last; ++row) {
-      const size_t done = turboquant::EncodeRow(
-          GeometryOf(*this), matrix.dtype(), matrix.RowBytes(row, 1).data(), signs,
-          static_cast<size_t>(groups), inner, packed + row * row_bytes, scales + 2 * row * groups);
-      if (done < static_cast<size_t>(groups)) {
-        ThrowRefused(matrix, options.tensor_name, row, static_cast<int64_t>(done), group_size_);
-      }
-    }
-  });
+  ParallelFor(
+      0, rows, RowsPerChunk(cols, kValuesPerTurboQuantChunk), [&](int64_t first, int64_t last) {
+        for (int64_t row = first; row < last; ++row) {
+          const size_t done = turboquant::EncodeRow(
+              GeometryOf(*this), matrix.dtype(), matrix.RowBytes(row, 1).data(), signs,
+              static_cast<size_t>(groups), inner, packed + row * row_bytes,
+              scales + 2 * row * groups);
+          if (done < static_cast<size_t>(groups)) {
+            ThrowRefused(matrix, options.tensor_name, row, static_cast<int64_t>(done), group_size_);
+          }
+        }
+      });
   return encoded;
 }
 
@@ -232,12 +230,13 @@ void ForEachRow(const TurboQuantFormat& format, const EncodedMatrix& encoded, in
   const int64_t groups = cols / format.group_size();
   const int64_t row_bytes = cols / 8 * format.stored_bits();
   if (cols == 0) return;
-  ParallelFor(0, count, RowsPerChunk(cols), [&](int64_t begin, int64_t end) {
-    for (int64_t row = begin; row < end; ++row) {
-      decode(packed + (first + row) * row_bytes, scales + 2 * (first + row) * groups, signs,
-             static_cast<size_t>(row * cols));
-    }
-  });
+  ParallelFor(0, count, RowsPerChunk(cols, kValuesPerTurboQuantChunk),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t row = begin; row < end; ++row) {
+                  decode(packed + (first + row) * row_bytes, scales + 2 * (first + row) * groups,
+                         signs, static_cast<size_t>(row * cols));
+                }
+              });
 }
 
 }  // namespace
@@ -272,10 +271,10 @@ void TurboQuantFormat::Validate(const EncodedMatrix& encoded, std::string_view n
   for (const PlaneSpec& spec : Layout(encoded.rows, encoded.cols, encoded.dtype)) {
     const Tensor* tensor = encoded.Find(spec.name);
     if (tensor == nullptr) {
-      ThrowInput("{}: {} of {} is missing", name, PlaneTensor(spec.name), Name());
+      ThrowInput("{}: {} of {} is missing", name, PlaneKey(spec.name), Name());
     }
     if (tensor->dtype() != spec.dtype || tensor->shape() != spec.shape) {
-      ThrowInput("{}: {} of {}: expected {} {}, found {} {}", name, PlaneTensor(spec.name), Name(),
+      ThrowInput("{}: {} of {}: expected {} {}, found {} {}", name, PlaneKey(spec.name), Name(),
                  NameOf(spec.dtype), spec.shape.ToString(), NameOf(tensor->dtype()),
                  tensor->shape().ToString());
     }
@@ -292,7 +291,7 @@ EncodedMatrix TurboQuantFromPlanes(const std::shared_ptr<const TurboQuantFormat>
                                    std::string_view name) {
   const auto require = [&](const Tensor& tensor, std::string_view plane, DType dtype, size_t rank) {
     if (tensor.dtype() != dtype || tensor.shape().rank() != rank) {
-      ThrowInput("{}: {} of {}: expected {} with {} axes, found {} {}", name, PlaneTensor(plane),
+      ThrowInput("{}: {} of {}: expected {} with {} axes, found {} {}", name, PlaneKey(plane),
                  format->Name(), NameOf(dtype), rank, NameOf(tensor.dtype()),
                  tensor.shape().ToString());
     }
@@ -312,7 +311,7 @@ EncodedMatrix TurboQuantFromPlanes(const std::shared_ptr<const TurboQuantFormat>
                                                             : "packed";
     ThrowInput(
         "{}: {} does not fit: tq_packed has {} columns, tq_scales {} (groups of {}), tq_signs {}",
-        name, PlaneTensor(wrong), of_packed, of_scales, format->group_size(), of_signs);
+        name, PlaneKey(wrong), of_packed, of_scales, format->group_size(), of_signs);
   }
   if (packed.shape()[0] != scales.shape()[0]) {
     ThrowInput("{}: tq_scales does not fit: it has {} rows, tq_packed {}", name, scales.shape()[0],

@@ -12,14 +12,13 @@
 namespace assay {
 namespace {
 
-constexpr std::string_view kWeightSuffix = ".weight";
 constexpr std::string_view kPackedSuffix = ".tq_packed";
 constexpr std::string_view kConfigFile = "turboquant_config.json";
 // What the loader takes when a key is missing.
 constexpr int64_t kDefaultBits = 3;
 constexpr int64_t kDefaultGroupSize = 128;
 
-std::string PlaneTensor(std::string_view base, std::string_view plane) {
+std::string TurboQuantTensor(std::string_view base, std::string_view plane) {
   return fmt::format("{}.tq_{}", base, plane);
 }
 
@@ -47,7 +46,7 @@ class TurboQuantForm final : public CheckpointForm {
  public:
   std::string TensorName(std::string_view weight_name, std::string_view plane) const override {
     if (weight_name.ends_with(kWeightSuffix)) weight_name.remove_suffix(kWeightSuffix.size());
-    return PlaneTensor(weight_name, plane);
+    return TurboQuantTensor(weight_name, plane);
   }
 
   // The loader asks only its linear layers for planes.
@@ -139,7 +138,7 @@ std::shared_ptr<const TurboQuantFormat> ConfiguredFormat(const CheckpointSource&
 
 Tensor LoadPlane(const CheckpointSource& source, const std::string& base, std::string_view plane,
                  const std::string& weight) {
-  const std::string name = PlaneTensor(base, plane);
+  const std::string name = TurboQuantTensor(base, plane);
   if (source.Find(name) == nullptr) {
     ThrowInput("{}: {}: tensor \"{}\" is missing", source.Path(), weight, name);
   }
@@ -175,8 +174,8 @@ void RecogniseTurboQuant(const CheckpointSource& source, Recognition& found) {
     weight.cols = *cols;
     weight.dtype = DType::kBF16;
     for (const std::string_view plane : {"packed", "scales", "signs"}) {
-      if (source.Find(PlaneTensor(base, plane)) != nullptr) {
-        weight.tensor_names.push_back(PlaneTensor(base, plane));
+      if (source.Find(TurboQuantTensor(base, plane)) != nullptr) {
+        weight.tensor_names.push_back(TurboQuantTensor(base, plane));
       }
     }
     const StoredTensor* plain = source.Find(weight.name);

@@ -13,8 +13,8 @@ const AffineFormat* AsAffine(const EncodedMatrix& weight) {
   return dynamic_cast<const AffineFormat*>(weight.format.get());
 }
 
-void AddKernels(const KernelRequest& request,
-                std::vector<std::unique_ptr<ProductKernel>>& kernels) {
+void AddAffineKernels(const KernelRequest& request,
+                      std::vector<std::unique_ptr<ProductKernel>>& kernels) {
   // The folded form s · (q·x) + b · Σx has no place for the rounding of single weights.
   if (AsAffine(request.weight) == nullptr || request.rounding != DecodeRounding::kNone) return;
   if (!request.a8) {
@@ -28,7 +28,7 @@ void AddKernels(const KernelRequest& request,
 }
 
 /// |w − b| + |b|: the folded form adds the two terms of a weight apart.
-bool TermMagnitudes(const EncodedMatrix& weight, int64_t row, std::span<double> out) {
+bool AffineTermMagnitudes(const EncodedMatrix& weight, int64_t row, std::span<double> out) {
   const AffineFormat* format = AsAffine(weight);
   if (format == nullptr) return false;
   std::vector<float> values(out.size());
@@ -52,9 +52,9 @@ int64_t A8GroupOf(const EncodedMatrix& weight) {
 
 const KernelFamily kAffineKernels = {
     .name = "affine",
-    .add_kernels = AddKernels,
+    .add_kernels = AddAffineKernels,
     .make_decoder = MakeAffinePanelDecoder,
-    .term_magnitudes = TermMagnitudes,
+    .term_magnitudes = AffineTermMagnitudes,
     .a8_group = A8GroupOf,
 };
 

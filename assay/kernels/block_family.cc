@@ -99,8 +99,8 @@ bool RoundingIsIdentity(const EncodedMatrix& weight, const BlockFormat& format,
   return true;
 }
 
-void AddKernels(const KernelRequest& request,
-                std::vector<std::unique_ptr<ProductKernel>>& kernels) {
+void AddBlockKernels(const KernelRequest& request,
+                     std::vector<std::unique_ptr<ProductKernel>>& kernels) {
   const BlockFormat* format = AsBlock(request.weight);
   if (format == nullptr) return;
   const auto table = format->ScaleTable(request.weight, request.rounding);
@@ -127,6 +127,6 @@ void AddKernels(const KernelRequest& request,
 
 }  // namespace
 
-const KernelFamily kBlockKernels = {.name = "block", .add_kernels = AddKernels};
+const KernelFamily kBlockKernels = {.name = "block", .add_kernels = AddBlockKernels};
 
 }  // namespace assay

@@ -10,6 +10,7 @@
 #include "assay/base/parallel.h"
 #include "assay/base/target.h"
 #include "assay/formats/affine.h"
+#include "assay/formats/ggml_blocks.h"
 #include "assay/kernels/affine_kernels.h"
 #include "assay/kernels/block_kernels.h"
 #include "assay/kernels/code_lanes.h"
@@ -19,9 +20,6 @@ namespace assay {
 namespace {
 
 constexpr int64_t kMaxXRows = 16;
-
-/// Twice the values of e2m1.
-constexpr int8_t kTwiceE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 class CodeLanes final : public ProductKernel {
  public:
@@ -120,7 +118,7 @@ std::unique_ptr<ProductKernel> MakeE2M1Lanes(const EncodedMatrix& weight, const 
   LaneProduct product{};
   product.codes = weight.Get("codes").bytes().data();
   product.scales = weight.Get("scales").bytes().data();
-  product.table = kTwiceE2M1;
+  product.table = ggml_internal::kTwiceE2M1.data();
   product.rows = weight.rows;
   product.cols = weight.cols;
   product.group = format.block();

@@ -45,7 +45,9 @@ class ScopedThreads {
   ScopedThreads& operator=(const ScopedThreads&) = delete;
 
  private:
+#ifdef _OPENMP
   int before_ = 1;
+#endif
 };
 
 dnnl::matmul MakePrimitive(const memory::desc& x, const memory::desc& w, const memory::desc& y) {

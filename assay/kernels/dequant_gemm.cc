@@ -73,7 +73,7 @@ class DequantGemm final : public Matmul {
   template <typename Body>
   void Decode(const Body& body) {
     constexpr int64_t kValuesPerChunk = int64_t{1} << 17;
-    ParallelFor(0, rows(), std::max<int64_t>(1, kValuesPerChunk / cols()), body);
+    ParallelFor(0, rows(), RowsPerChunk(cols(), kValuesPerChunk), body);
   }
 
   std::unique_ptr<PanelDecoder> decoder_;

@@ -199,8 +199,8 @@ class Fp8BlockProduct final : public FloatProduct<Fp8BlockDecoder<kE5M2>> {
 /// The factor of the f16 detour must not push a scale out of range.
 constexpr float kMaxScale = 0x1p100f;
 
-void AddKernels(const KernelRequest& request,
-                [[maybe_unused]] std::vector<std::unique_ptr<ProductKernel>>& kernels) {
+void AddFp8Kernels(const KernelRequest& request,
+                   [[maybe_unused]] std::vector<std::unique_ptr<ProductKernel>>& kernels) {
   const EncodedMatrix& weight = request.weight;
   const auto* format = dynamic_cast<const Fp8BlockFormat*>(weight.format.get());
   if (format == nullptr || request.a8 || request.rounding != DecodeRounding::kNone) return;
@@ -262,6 +262,6 @@ std::unique_ptr<ProductKernel> MakeFp8Blocks(const EncodedMatrix& weight, const 
 #endif
 }
 
-const KernelFamily kFp8Kernels = {.name = "fp8_block", .add_kernels = AddKernels};
+const KernelFamily kFp8Kernels = {.name = "fp8_block", .add_kernels = AddFp8Kernels};
 
 }  // namespace assay

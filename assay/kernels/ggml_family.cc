@@ -42,8 +42,8 @@ void AddRepacked(std::vector<std::unique_ptr<ProductKernel>> found, const Encode
   }
 }
 
-void AddKernels(const KernelRequest& request,
-                std::vector<std::unique_ptr<ProductKernel>>& kernels) {
+void AddGgmlKernels(const KernelRequest& request,
+                    std::vector<std::unique_ptr<ProductKernel>>& kernels) {
   const EncodedMatrix& weight = request.weight;
   const GgmlType* type = TypeOf(weight);
   // A second copy of the planes for the few x that int8 kernels decline would be too dear.
@@ -72,7 +72,7 @@ void AddKernels(const KernelRequest& request,
 }
 
 /// |scale · code| + |minimum|: the folded form adds the two terms of a weight apart.
-bool TermMagnitudes(const EncodedMatrix& weight, int64_t row, std::span<double> out) {
+bool GgmlTermMagnitudes(const EncodedMatrix& weight, int64_t row, std::span<double> out) {
   const GgmlType* type = TypeOf(weight);
   if (type == nullptr) return false;
   using ggml_internal::kGroup;
@@ -96,6 +96,6 @@ bool TermMagnitudes(const EncodedMatrix& weight, int64_t row, std::span<double> 
 }  // namespace
 
 const KernelFamily kGgmlKernels = {
-    .name = "ggml", .add_kernels = AddKernels, .term_magnitudes = TermMagnitudes};
+    .name = "ggml", .add_kernels = AddGgmlKernels, .term_magnitudes = GgmlTermMagnitudes};
 
 }  // namespace assay

@@ -124,7 +124,7 @@ bool F16sAreFinite(const GgmlType& type, const uint8_t* blocks, int64_t at, int6
 
 Tensor Bytes(int64_t count) { return Tensor::AllocateUninitialized(DType::kU8, Shape{count}); }
 
-const GgmlType& TypeOf(const EncodedMatrix& weight) {
+const GgmlType& BlockTypeOf(const EncodedMatrix& weight) {
   return dynamic_cast<const GgmlFormat&>(*weight.format).type();
 }
 
@@ -140,7 +140,7 @@ const GgmlPacking* FindGgmlPacking(const GgmlType& type) noexcept {
 }
 
 std::optional<EncodedMatrix> RepackGgml(const EncodedMatrix& weight, const GgmlPacking& packing) {
-  const GgmlType& type = TypeOf(weight);
+  const GgmlType& type = BlockTypeOf(weight);
   const uint8_t* blocks = BlocksOf(weight);
   const int64_t row_blocks = weight.cols / type.block_values;
   const int64_t groups = weight.cols / packing.group;
@@ -198,7 +198,7 @@ std::optional<EncodedMatrix> RepackGgml(const EncodedMatrix& weight, const GgmlP
 }
 
 std::optional<EncodedMatrix> WidenGgml(const EncodedMatrix& weight, const GgmlPacking& packing) {
-  const GgmlType& type = TypeOf(weight);
+  const GgmlType& type = BlockTypeOf(weight);
   const uint8_t* blocks = BlocksOf(weight);
   const int64_t row_bytes = weight.cols / type.block_values * type.block_bytes;
   const int64_t groups = weight.cols / packing.group;
@@ -246,7 +246,7 @@ std::optional<EncodedMatrix> WidenGgml(const EncodedMatrix& weight, const GgmlPa
 }
 
 std::optional<EncodedMatrix> RepackGgmlMxfp4(const EncodedMatrix& weight) {
-  const GgmlType& type = TypeOf(weight);
+  const GgmlType& type = BlockTypeOf(weight);
   const uint8_t* blocks = BlocksOf(weight);
   const auto format = MicroscalingFormat::Make(BlockElement::kE2M1);
   const int64_t row_blocks = weight.cols / type.block_values;

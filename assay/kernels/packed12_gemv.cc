@@ -192,8 +192,8 @@ std::unique_ptr<PanelDecoder> MakeDecoder(const EncodedMatrix& weight,
   return std::make_unique<Packed12PanelDecoder>(weight);
 }
 
-void AddKernels(const KernelRequest& request,
-                [[maybe_unused]] std::vector<std::unique_ptr<ProductKernel>>& kernels) {
+void AddPacked12Kernels(const KernelRequest& request,
+                        [[maybe_unused]] std::vector<std::unique_ptr<ProductKernel>>& kernels) {
   const EncodedMatrix& weight = request.weight;
   // Rows of odd length start inside a byte of codes: the generic kernel serves those.
   if (request.a8 || weight.format->Name() != "packed12" || weight.cols % 2 != 0) return;
@@ -209,6 +209,6 @@ void AddKernels(const KernelRequest& request,
 }  // namespace
 
 const KernelFamily kPacked12Kernels = {
-    .name = "packed12", .add_kernels = AddKernels, .make_decoder = MakeDecoder};
+    .name = "packed12", .add_kernels = AddPacked12Kernels, .make_decoder = MakeDecoder};
 
 }  // namespace assay

@@ -17,15 +17,6 @@
 namespace assay {
 namespace {
 
-/// Rows of x multiplied at a time: their block of k_block columns fits the second-level cache.
-constexpr int64_t kMaxXBlock = 512;
-/// Rows of W whose sums are held before y is written: x is read from memory once for each block.
-constexpr int64_t kMaxRowBlock = 512;
-/// Results from this size on would push the next call's operands out of the caches.
-constexpr int64_t kStreamBytes = int64_t{1} << 22;
-
-int64_t RoundUp(int64_t value, int64_t multiple) { return CeilDiv(value, multiple) * multiple; }
-
 struct Workspace {
   AlignedBuffer<float> panel;
   AlignedBuffer<float> sums;

@@ -17,6 +17,7 @@
 #include "assay/base/checked.h"
 #include "assay/base/parallel.h"
 #include "assay/formats/catalogue.h"
+#include "assay/kernels/panel_engine.h"
 #include "assay/kernels/panel_engine_f32.h"
 #include "assay/kernels/panel_source.h"
 #include "assay/kernels/panel_tiles_amx-inl.h"
@@ -24,7 +25,7 @@
 namespace assay {
 namespace {
 
-struct Workspace {
+struct TileWorkspace {
   AlignedBuffer<uint16_t> panel;  ///< first term, second term, finite first term
   AlignedBuffer<float> values;    ///< of a panel that is to be split
   AlignedBuffer<float> sums;
@@ -122,7 +123,7 @@ class TilePanelEngine final : public ProductKernel {
   }
 
   void Rows(int64_t first, int64_t last, int64_t num_x, bool stream, float* y) const {
-    thread_local Workspace work;
+    thread_local TileWorkspace work;
     const int64_t c_stride = width_ + 16;
     work.panel.Resize(3 * kPanelWords);
     work.values.Resize(kPanelWords);
@@ -165,7 +166,7 @@ class TilePanelEngine final : public ProductKernel {
 
   /// Returns the number of terms; missing rows and columns are 0.
   int64_t DecodePanel(int64_t first, int64_t row, int64_t rows, int64_t col, int64_t count,
-                      Workspace& work) const {
+                      TileWorkspace& work) const {
     if (words_) {
       words_->Decode(first, row, rows, col, count, work.staged_words, work.panel.data(),
                      kPanelStride);

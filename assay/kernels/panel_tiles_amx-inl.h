@@ -21,11 +21,6 @@ constexpr int64_t kTileWords = 512;  ///< 16 rows of 32 words
 constexpr int64_t kBlockK = 512;     ///< a panel of one term takes 32 KiB
 constexpr int64_t kPanelStride = kBlockK + 32;
 constexpr int64_t kPanelWords = kPanelRows * kPanelStride;
-constexpr int64_t kMaxXBlock = 512;
-constexpr int64_t kMaxRowBlock = 512;
-constexpr int64_t kStreamBytes = int64_t{1} << 22;
-
-int64_t RoundUp(int64_t value, int64_t multiple) { return CeilDiv(value, multiple) * multiple; }
 
 /// What one block of rows of x and of columns multiplies with.
 struct Factors {

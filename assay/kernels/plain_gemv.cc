@@ -308,8 +308,8 @@ std::unique_ptr<PanelDecoder> MakeDecoder(const EncodedMatrix& weight,
   return std::make_unique<PlainDecoder>(weight);
 }
 
-void AddKernels(const KernelRequest& request,
-                std::vector<std::unique_ptr<ProductKernel>>& kernels) {
+void AddPlainKernels(const KernelRequest& request,
+                     std::vector<std::unique_ptr<ProductKernel>>& kernels) {
   if (request.a8 || FamilyOf(request.weight.format->Name()).name != kPlainFamily.name) return;
   kernels.push_back(
       std::make_unique<PlainGemv>(request.weight, request.weight.planes.front().tensor));
@@ -318,7 +318,7 @@ void AddKernels(const KernelRequest& request,
 }  // namespace
 
 const KernelFamily kPlainKernels = {
-    .name = "plain", .add_kernels = AddKernels, .make_decoder = MakeDecoder};
+    .name = "plain", .add_kernels = AddPlainKernels, .make_decoder = MakeDecoder};
 
 }  // namespace assay
 

@@ -198,8 +198,8 @@ std::unique_ptr<ProductKernel> MakeProduct(const EncodedMatrix& weight,
 
 #endif
 
-void AddKernels(const KernelRequest& request,
-                [[maybe_unused]] std::vector<std::unique_ptr<ProductKernel>>& kernels) {
+void AddTurboQuantKernels(const KernelRequest& request,
+                          [[maybe_unused]] std::vector<std::unique_ptr<ProductKernel>>& kernels) {
   const TurboQuantFormat* format = AsTurboQuant(request.weight);
   if (format == nullptr || request.a8 || request.rounding != DecodeRounding::kNone) return;
 #if ASSAY_HAVE_AVX512
@@ -211,7 +211,7 @@ void AddKernels(const KernelRequest& request,
 
 /// The root mean square of a group, or |w| where that is larger: in the rotated basis the terms of
 /// a group are bounded by the norms of both sides.
-bool TermMagnitudes(const EncodedMatrix& weight, int64_t row, std::span<double> out) {
+bool TurboQuantTermMagnitudes(const EncodedMatrix& weight, int64_t row, std::span<double> out) {
   const TurboQuantFormat* format = AsTurboQuant(weight);
   if (format == nullptr) return false;
   std::vector<float> values(out.size());
@@ -234,9 +234,9 @@ bool TermMagnitudes(const EncodedMatrix& weight, int64_t row, std::span<double> 
 
 const KernelFamily kTurboQuantKernels = {
     .name = "turboquant",
-    .add_kernels = AddKernels,
+    .add_kernels = AddTurboQuantKernels,
     .make_decoder = nullptr,
-    .term_magnitudes = TermMagnitudes,
+    .term_magnitudes = TurboQuantTermMagnitudes,
 };
 
 }  // namespace assay

@@ -77,8 +77,6 @@ std::vector<std::string> LimitationsOf(const BenchReport& report) {
   return limits;
 }
 
-Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
 Json PreemptedOf(const TimingSamples& samples) {
   Json indices = Json::array();
   for (size_t i = 0; i < samples.samples().size(); ++i) {

@@ -10,8 +10,6 @@
 namespace assay {
 namespace {
 
-Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
 // What the grammar of names says: family, bits, then `g` and the group. Null where a name has none.
 struct NameParts {
   Json bits = nullptr;

@@ -11,7 +11,7 @@
 namespace assay {
 namespace {
 
-constexpr int kDigits = 3;
+constexpr int kFidelityDigits = 3;
 
 std::string Headline(const FidelityReport& report) {
   const FidelityOptions& options = report.options;
@@ -48,7 +48,7 @@ std::string ShortName(const FidelityResult& result) {
   return name;
 }
 
-std::string Totals(const FidelityReport& report, const TableStyle& style) {
+std::string TotalsTable(const FidelityReport& report, const TableStyle& style) {
   Table table({{"format", Align::kLeft},
                {"bits/w"},
                {"weight error"},
@@ -64,11 +64,11 @@ std::string Totals(const FidelityReport& report, const TableStyle& style) {
     const FidelityResult& worst = report.results[total.worst_by_weight.at(0)];
     table.AddRow({{total.format, Emphasis::kBold},
                   Fixed(total.bits_per_weight, 2),
-                  Significant(total.weight_relative_rmse, kDigits),
-                  Significant(total.matmul_relative_rmse, kDigits),
+                  Significant(total.weight_relative_rmse, kFidelityDigits),
+                  Significant(total.matmul_relative_rmse, kFidelityDigits),
                   total.sqnr_db ? Fixed(total.sqnr_db, 1) + " dB" : "–",
                   ShortName(worst),
-                  Significant(worst.weight.relative_rmse, kDigits)});
+                  Significant(worst.weight.relative_rmse, kFidelityDigits)});
   }
   return table.Render(style);
 }
@@ -112,7 +112,7 @@ std::vector<MatrixRow> MatrixRows(const FidelityReport& report) {
 
 // The figure, with a mark where it is the worst of its column.
 Table::Cell Figure(const std::optional<double>& value, bool worst) {
-  const std::string text = Significant(value, kDigits) + (worst ? "*" : " ");
+  const std::string text = Significant(value, kFidelityDigits) + (worst ? "*" : " ");
   return {text, worst ? Emphasis::kBad : Emphasis::kNone};
 }
 
@@ -181,7 +181,7 @@ std::string FitsOnly(const FidelityReport& report) {
 }  // namespace
 
 std::string FidelityText(const FidelityReport& report, bool per_tensor, const TableStyle& style) {
-  std::string text = Headline(report) + Totals(report, style) + "\n";
+  std::string text = Headline(report) + TotalsTable(report, style) + "\n";
   if (per_tensor) text += PerTensor(report, style) + "\n";
   text +=
       "error = relative RMSE, Σ(decoded − original)² over Σ original², square root; parameters "

@@ -12,8 +12,6 @@ constexpr std::string_view kKernelUrl =
     "https://huggingface.co/deepseek-ai/DeepSeek-V4.1-Flash/blob/"
     "dba1be0a40aa45a94ad051997016db3960a90277/inference/kernel.py#L48";
 
-Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
 // The figures that such reports have had; counts only when something is not finite.
 Json FiguresJson(const ErrorStats& stats, int64_t cols) {
   Json json;

@@ -1,9 +1,9 @@
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <map>
 #include <set>
 
+#include "assay/base/text.h"
 #include "assay/report/kv_report.h"
 #include "assay/report/number.h"
 #include "assay/report/skipped_text.h"
@@ -11,7 +11,7 @@
 namespace assay {
 namespace {
 
-constexpr int kDigits = 3;
+constexpr int kKvDigits = 3;
 constexpr int64_t kMostCaptures = 16;  // of the side-by-side table, unless it is asked for
 
 std::string Counted(int64_t count, const char* one, const char* many) {
@@ -29,9 +29,7 @@ std::string Headline(const KvReport& report) {
   }
   std::set<std::string> dtypes;
   for (const KvRecord& record : report.records) {
-    std::string dtype(NameOf(record.dtype));
-    for (char& c : dtype) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    dtypes.insert(std::move(dtype));
+    dtypes.insert(Lower(NameOf(record.dtype)));
   }
   std::string line =
       fmt::format("{} · {} · {} values", what, Counted(report.num_captures, "capture", "captures"),
@@ -58,10 +56,10 @@ std::vector<std::string> FormatsOf(const KvReport& report) {
 // "#17 0.0412": which one, and its error.
 std::string WorstText(const std::vector<KvWorst>& worst) {
   if (worst.empty()) return "–";
-  return fmt::format("#{} {}", worst[0].index, Significant(worst[0].relative_l2, kDigits));
+  return fmt::format("#{} {}", worst[0].index, Significant(worst[0].relative_l2, kKvDigits));
 }
 
-std::string Totals(const KvReport& report, const TableStyle& style) {
+std::string TotalsTable(const KvReport& report, const TableStyle& style) {
   const std::vector<KvRounding>& roundings = report.options.roundings;
   const bool has_heads = std::ranges::any_of(
       report.records, [](const KvRecord& record) { return !record.worst_heads.empty(); });
@@ -88,13 +86,13 @@ std::string Totals(const KvReport& report, const TableStyle& style) {
     for (const KvRounding rounding : roundings) {
       const KvTotal* total = FindTotal(report, format, rounding);
       cells.emplace_back(
-          Significant(total == nullptr ? std::nullopt : total->relative_l2, kDigits));
+          Significant(total == nullptr ? std::nullopt : total->relative_l2, kKvDigits));
     }
     cells.emplace_back(Significant(first == nullptr ? std::nullopt : first->f16_relative_l2, 2));
     if (first != nullptr && !first->worst.empty()) {
       const KvRecord& worst = report.records[first->worst[0]];
       cells.emplace_back(
-          fmt::format("{} {}", worst.name, Significant(worst.native.relative_rmse, kDigits)));
+          fmt::format("{} {}", worst.name, Significant(worst.native.relative_rmse, kKvDigits)));
       cells.emplace_back(WorstText(worst.worst_positions));
       if (has_heads) cells.emplace_back(WorstText(worst.worst_heads));
     }
@@ -130,7 +128,7 @@ std::string PerCapture(const KvReport& report, const TableStyle& style) {
       } else if (!found->second->native.finite) {
         cells.push_back({"not finite", Emphasis::kBad});
       } else {
-        cells.emplace_back(Significant(found->second->native.relative_rmse, kDigits));
+        cells.emplace_back(Significant(found->second->native.relative_rmse, kKvDigits));
       }
       // f16 of the values as they are, not of rotated ones, where both were measured.
       if (found != by_format.end() && found->second->f16.finite &&
@@ -167,7 +165,7 @@ std::string Skipped(const KvReport& report) {
 }  // namespace
 
 std::string KvText(const KvReport& report, bool per_capture, const TableStyle& style) {
-  std::string text = Headline(report) + Totals(report, style) + "\n";
+  std::string text = Headline(report) + TotalsTable(report, style) + "\n";
   if (per_capture || (report.num_captures > 1 && report.num_captures <= kMostCaptures)) {
     text += PerCapture(report, style) + "\n";
   }

@@ -6,11 +6,7 @@
 #include "assay/version.h"
 
 namespace assay {
-namespace {
-
-Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
-}  // namespace
+namespace {}  // namespace
 
 Json MakeReport(const ReportHead& head) {
   Json report;
@@ -22,6 +18,8 @@ Json MakeReport(const ReportHead& head) {
   report["limitations"] = fmt::format("{}", fmt::join(head.limitations, " "));
   return report;
 }
+
+Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
 Json ToJson(const ErrorStats& stats) {
   Json json;

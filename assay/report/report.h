@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,9 @@ struct ReportHead {
 /// study adds its own keys behind them. scope and limitations are one string each, as in the
 /// reports people wrote by hand.
 Json MakeReport(const ReportHead& head);
+
+/// A figure that may have no value.
+Json OrNull(const std::optional<double>& value);
 
 /// Keys of docs/reports.md, section "Errors". A figure without a value is null.
 Json ToJson(const ErrorStats& stats);

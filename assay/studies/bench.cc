@@ -34,9 +34,9 @@ struct Contender {
   int64_t bytes_per_copy() const { return trial.weight_bytes + trial.prepared_bytes; }
 };
 
-class Study {
+class BenchStudy {
  public:
-  explicit Study(const BenchOptions& options) : options_(options) {
+  explicit BenchStudy(const BenchOptions& options) : options_(options) {
     report_.options = options;
     if (options.variants.empty()) ThrowUsage("nothing to time: no variant");
     for (const std::string& spec : options.variants) {
@@ -332,6 +332,6 @@ class Study {
 
 }  // namespace
 
-BenchReport RunBench(const BenchOptions& options) { return Study(options).Run(); }
+BenchReport RunBench(const BenchOptions& options) { return BenchStudy(options).Run(); }
 
 }  // namespace assay

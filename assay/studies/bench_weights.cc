@@ -12,11 +12,8 @@
 namespace assay {
 namespace {
 
-// A share of the work, and of the scratch, of one thread.
-int64_t RowsPerChunk(int64_t cols) {
-  constexpr int64_t kValues = int64_t{1} << 18;
-  return std::max<int64_t>(1, kValues / std::max<int64_t>(1, cols));
-}
+/// A share of the work, and of the scratch, of one thread.
+constexpr int64_t kValuesPerShare = int64_t{1} << 18;
 
 std::span<std::byte> RowsOf(std::span<std::byte> bytes, int64_t cols, int64_t first, int64_t last) {
   const auto row_bytes = static_cast<size_t>(cols) * sizeof(uint16_t);
@@ -28,7 +25,7 @@ template <typename FillRow>
 Tensor MakeRows(int64_t rows, int64_t cols, const FillRow& fill_row) {
   Tensor tensor = Tensor::AllocateUninitialized(DType::kBF16, Shape{rows, cols});
   const std::span<std::byte> bytes = tensor.mutable_bytes();
-  ParallelFor(0, rows, RowsPerChunk(cols), [&](int64_t first, int64_t last) {
+  ParallelFor(0, rows, RowsPerChunk(cols, kValuesPerShare), [&](int64_t first, int64_t last) {
     std::vector<float> values(static_cast<size_t>(cols));
     for (int64_t row = first; row < last; ++row) {
       fill_row(row, std::span(values));
@@ -63,11 +60,12 @@ Tensor LoadBenchWeight(const Weight& weight) {
   const int64_t cols = weight.cols();
   Tensor tensor = Tensor::AllocateUninitialized(DType::kBF16, Shape{weight.rows(), cols});
   const std::span<std::byte> bytes = tensor.mutable_bytes();
-  ParallelFor(0, weight.rows(), RowsPerChunk(cols), [&](int64_t first, int64_t last) {
-    std::vector<float> values(static_cast<size_t>((last - first) * cols));
-    weight.ReadRows(0, first, last - first, values);
-    Round(Element::kBF16, values, RowsOf(bytes, cols, first, last));
-  });
+  ParallelFor(0, weight.rows(), RowsPerChunk(cols, kValuesPerShare),
+              [&](int64_t first, int64_t last) {
+                std::vector<float> values(static_cast<size_t>((last - first) * cols));
+                weight.ReadRows(0, first, last - first, values);
+                Round(Element::kBF16, values, RowsOf(bytes, cols, first, last));
+              });
   return tensor;
 }
 
@@ -84,7 +82,7 @@ EncodedMatrix CopyOfPlanes(const EncodedMatrix& weight) {
 }
 
 bool DecodesTo(const EncodedMatrix& encoded, const Tensor& source) {
-  const int64_t step = RowsPerChunk(encoded.cols);
+  const int64_t step = RowsPerChunk(encoded.cols, kValuesPerShare);
   std::vector<std::byte> decoded;
   for (int64_t first = 0; first < encoded.rows; first += step) {
     const int64_t count = std::min(step, encoded.rows - first);

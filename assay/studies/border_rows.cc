@@ -19,8 +19,8 @@ constexpr double kMatrixError = 0.3;
 constexpr double kVectorError = 0.001;
 constexpr double kBetter = 3;
 
-/// Sums of squares; the square root of their quotient is a relative RMSE.
-struct Sums {
+/// SquareSums of squares; the square root of their quotient is a relative RMSE.
+struct SquareSums {
   double d2 = 0;
   double b2 = 0;
 
@@ -62,7 +62,7 @@ class Search {
     const auto cols = static_cast<size_t>(folder_.cols);
     std::vector<float> a(cols);
     std::vector<float> b(cols);
-    Sums sums;
+    SquareSums sums;
     for (const int64_t row : sampled_) {
       int64_t other = row;
       if (transformation.heads > 0) {
@@ -84,7 +84,7 @@ class Search {
       folder_.read(rows[i], 1, std::span(a).subspan(i * cols, cols));
     }
     std::vector<float> b(static_cast<size_t>(file_.cols));
-    Sums sums;
+    SquareSums sums;
     for (size_t col = 0; col < cols; ++col) {
       file_.read(static_cast<int64_t>(col), 1, b);
       for (size_t i = 0; i < rows.size(); ++i) {

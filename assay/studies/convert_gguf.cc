@@ -14,7 +14,6 @@
 namespace assay {
 namespace {
 
-constexpr std::string_view kFileTypeKey = "general.file_type";
 constexpr std::string_view kVersionKey = "general.quantization_version";
 constexpr std::array<std::string_view, 3> kSplitKeys = {"split.no", "split.count",
                                                         "split.tensors.count"};
@@ -124,9 +123,9 @@ GgufMetadata GgufMetadataFor(const Model& model, const std::vector<TensorSpec>& 
   const GgmlType* main = MainType(tensors);
   const GgmlFileType* file_type = main == nullptr ? nullptr : FileTypeOf(*main);
   if (file_type != nullptr) {
-    metadata.Set(kFileTypeKey, GgufValue::Of(static_cast<uint32_t>(file_type->id)));
+    metadata.Set(kGgufFileTypeKey, GgufValue::Of(static_cast<uint32_t>(file_type->id)));
   } else {
-    metadata.Erase(kFileTypeKey);  // readers then guess from the tensors
+    metadata.Erase(kGgufFileTypeKey);  // readers then guess from the tensors
   }
   const bool any_blocks = std::ranges::any_of(
       tensors, [](const TensorSpec& tensor) { return tensor.block_type != nullptr; });
@@ -140,7 +139,7 @@ std::map<std::string, std::string> PortableMetadata(const Container& container) 
   constexpr size_t kMaxBytes = 1024;
   std::map<std::string, std::string> metadata = container.Metadata();
   for (const GgufMetadata::Entry& entry : file->header().metadata.entries()) {
-    const bool of_the_file = entry.key == kFileTypeKey || entry.key == kVersionKey ||
+    const bool of_the_file = entry.key == kGgufFileTypeKey || entry.key == kVersionKey ||
                              entry.key == kGgufAlignmentKey || entry.key.starts_with("split.");
     if (of_the_file || entry.value.is_array() || entry.value.bytes().size() > kMaxBytes) {
       metadata.erase(entry.key);

@@ -53,9 +53,9 @@ SourceMatrix LoadSource(const Weight& weight, int64_t index) {
 
 std::string ComponentOf(const std::string& name) { return name.substr(0, name.find('.')); }
 
-class Study {
+class FidelityStudy {
  public:
-  explicit Study(const FidelityOptions& options)
+  explicit FidelityStudy(const FidelityOptions& options)
       : options_(options), model_(Model::Open(options.model)) {
     report_.options = options;
     for (const std::string& name : options.formats) formats_.push_back(Format::Parse(name));
@@ -294,6 +294,6 @@ class Study {
 
 }  // namespace
 
-FidelityReport RunFidelity(const FidelityOptions& options) { return Study(options).Run(); }
+FidelityReport RunFidelity(const FidelityOptions& options) { return FidelityStudy(options).Run(); }
 
 }  // namespace assay

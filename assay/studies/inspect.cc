@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
 #include <set>
 
+#include "assay/base/text.h"
 #include "assay/checkpoint/gguf.h"
 #include "assay/checkpoint/model.h"
 #include "assay/formats/ggml_file_type.h"
@@ -15,18 +15,11 @@
 namespace assay {
 namespace {
 
-std::string LowerName(DType dtype) {
-  std::string name(NameOf(dtype));
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return name;
-}
-
 InspectedTensor OfWeight(const Weight& weight) {
   InspectedTensor tensor;
   tensor.name = weight.name();
   tensor.kind = weight.format()->Name();
-  tensor.dtype = LowerName(weight.dtype());
+  tensor.dtype = Lower(NameOf(weight.dtype()));
   tensor.is_weight = true;
   tensor.is_encoded = !weight.plain();
   tensor.stored = weight.tensor_names();
@@ -40,7 +33,7 @@ InspectedTensor OfWeight(const Weight& weight) {
 InspectedTensor OfStored(const StoredTensor& stored) {
   InspectedTensor tensor;
   tensor.name = stored.name;
-  tensor.kind = tensor.dtype = LowerName(stored.dtype);
+  tensor.kind = tensor.dtype = Lower(NameOf(stored.dtype));
   tensor.stored = {stored.name};
   tensor.shape = stored.shape;
   tensor.num_values = stored.shape.CheckedNumElements().value_or(0);
@@ -48,9 +41,8 @@ InspectedTensor OfStored(const StoredTensor& stored) {
   return tensor;
 }
 
-constexpr std::string_view kFileTypeKey = "general.file_type";
 constexpr std::array<std::string_view, 5> kHeadlineKeys = {"general.architecture", "general.name",
-                                                           "general.size_label", kFileTypeKey,
+                                                           "general.size_label", kGgufFileTypeKey,
                                                            "general.quantization_version"};
 
 // Only the first part of a split model has it.
@@ -64,7 +56,7 @@ std::vector<std::pair<std::string, std::string>> HeadlineOf(const Container& fil
     const GgufValue* value = header.metadata.Find(key);
     if (value == nullptr) continue;
     std::string text = value->ToText();
-    if (const auto number = value->AsInteger(); number && key == kFileTypeKey) {
+    if (const auto number = value->AsInteger(); number && key == kGgufFileTypeKey) {
       const GgmlFileType* file_type = FindGgmlFileType(*number);
       text += fmt::format(" ({})", file_type != nullptr ? file_type->name : "unknown");
     }

@@ -12,7 +12,7 @@ namespace assay {
 namespace {
 
 constexpr int64_t kValuesPerBlock = int64_t{1} << 15;
-constexpr size_t kNumWorst = 3;
+constexpr size_t kNumWorstTokens = 3;
 
 /// x, and where the format rotates, x rotated, in blocks of whole positions.
 class Source {
@@ -25,9 +25,7 @@ class Source {
   const MatrixView& matrix() const { return matrix_; }
   int64_t cols() const { return matrix_.cols(); }
   /// As many positions as make a block, at least one.
-  int64_t BlockPositions() const {
-    return std::max<int64_t>(1, kValuesPerBlock / std::max<int64_t>(1, heads_ * cols()));
-  }
+  int64_t BlockPositions() const { return RowsPerChunk(heads_ * cols(), kValuesPerBlock); }
   /// Sections of positions go in as x, or as the rotated x.
   void Read(int64_t first_position, int64_t count, bool rotated, std::span<float> out) const {
     matrix_.ReadRows(first_position * heads_, count * heads_, out);
@@ -106,7 +104,7 @@ double Badness(const KvWorst& worst) {
 }
 
 std::vector<KvWorst> WorstFirst(std::vector<KvWorst> all) {
-  const size_t keep = std::min(kNumWorst, all.size());
+  const size_t keep = std::min(kNumWorstTokens, all.size());
   std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(keep), all.end(),
                     [](const KvWorst& a, const KvWorst& b) {
                       const double bad_a = Badness(a);
@@ -197,7 +195,7 @@ Tensor RoundCapture(const KvCapture& capture, const Tensor& rows, KvRounding rou
   Tensor rounded = Tensor::AllocateUninitialized(DType::kBF16, Shape{capture.rows(), capture.cols});
   const std::span<std::byte> out = rounded.mutable_bytes();
   const auto cols = static_cast<size_t>(capture.cols);
-  const int64_t grain = std::max<int64_t>(1, kValuesPerBlock / capture.cols);
+  const int64_t grain = RowsPerChunk(capture.cols, kValuesPerBlock);
   ParallelFor(0, capture.rows(), grain, [&](int64_t first, int64_t last) {
     const size_t count = static_cast<size_t>(last - first) * cols;
     std::vector<float> values(count);

@@ -46,8 +46,8 @@ std::vector<float> WidenBF16(std::span<const std::byte> codes) {
 /// Lanes of the reference: one for each position of a group, as the GPU kernel has threads.
 int64_t LanesFor(const std::optional<GroupGeometry>& geometry) {
   constexpr int64_t kDefault = 32;
-  constexpr int64_t kMost = 128;
-  if (!geometry || geometry->group_size % kDefault != 0 || geometry->group_size > kMost) {
+  constexpr int64_t kLargestGroup = 128;
+  if (!geometry || geometry->group_size % kDefault != 0 || geometry->group_size > kLargestGroup) {
     return kDefault;
   }
   return geometry->group_size;
@@ -74,9 +74,7 @@ std::vector<float> ReferenceProduct(const EncodedMatrix& weight, std::span<const
 std::vector<float> DequantProduct(const EncodedMatrix& weight, std::span<const std::byte> x_codes,
                                   std::span<const float> x, const ProgressSink& progress) {
   std::vector<float> y(static_cast<size_t>(weight.rows));
-  constexpr int64_t kValuesPerBlock = int64_t{1} << 24;
-  const int64_t rows_per_block =
-      std::max<int64_t>(1, kValuesPerBlock / std::max<int64_t>(1, weight.cols));
+  const int64_t rows_per_block = RowsPerChunk(weight.cols, int64_t{1} << 24);
   const bool in_bf16 = DenseSupports(DType::kBF16);
   Progress state{.num_items = weight.rows, .num_bytes = weight.NumBytes()};
   for (int64_t first = 0; first < weight.rows; first += rows_per_block) {

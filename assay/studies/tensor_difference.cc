@@ -82,7 +82,7 @@ class Comparison {
  private:
   /// Groups of whole rows, one piece each, on all threads.
   void RunByRows() {
-    const int64_t rows_per_piece = std::max<int64_t>(1, kPiece / grid_.cols);
+    const int64_t rows_per_piece = RowsPerChunk(grid_.cols, kPiece);
     std::vector<DifferenceSums> parts(static_cast<size_t>(CeilDiv(grid_.rows, rows_per_piece)));
     ParallelFor(0, grid_.rows, rows_per_piece, [&](int64_t first, int64_t last) {
       Scratch scratch;

@@ -4,27 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/base/text.h"
 #include "assay/checkpoint/model.h"
 #include "tests/support/fixture.h"
 
 namespace assay {
 namespace {
 
-std::string LowerCase(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 bool HoldsOneOf(const std::string& message, const nlohmann::json& words) {
-  const std::string lower = LowerCase(message);
+  const std::string lower = Lower(message);
   return std::any_of(words.begin(), words.end(), [&](const nlohmann::json& word) {
-    return lower.find(LowerCase(word.get<std::string>())) != std::string::npos;
+    return lower.find(Lower(word.get<std::string>())) != std::string::npos;
   });
 }
 

@@ -22,7 +22,7 @@ namespace {
 
 using nlohmann::json;
 
-json Cases() { return json::parse(test::ReadTestData("ggml/gguf/CASES.json")); }
+json GgufCases() { return json::parse(test::ReadTestData("ggml/gguf/CASES.json")); }
 
 template <typename Bits>
 std::string HexOf(const GgufValue& value, uint64_t index) {
@@ -115,7 +115,7 @@ void ExpectTensor(const Model& model, const json& expected) {
   EXPECT_EQ(test::Sha256(tensor.bytes()), expected["sha256"]);
 }
 
-void ExpectContent(const Model& model, const json& content) {
+void ExpectGgufContent(const Model& model, const json& content) {
   const GgufFile& first = Gguf(*model.Files().front());
   if (content.contains("version")) {
     EXPECT_EQ(first.header().version, content["version"]);
@@ -143,12 +143,14 @@ bool SaysTied(const Model& model) {
 }
 
 // Printed by its file, not by its content.
-struct Case {
+struct GgufCase {
   json facts;
-  friend void PrintTo(const Case& test_case, std::ostream* out) { *out << test_case.facts["file"]; }
+  friend void PrintTo(const GgufCase& test_case, std::ostream* out) {
+    *out << test_case.facts["file"];
+  }
 };
 
-class GgufCorpus : public ::testing::TestWithParam<Case> {};
+class GgufCorpus : public ::testing::TestWithParam<GgufCase> {};
 
 TEST_P(GgufCorpus, BehavesAsStated) {
   const json& test_case = GetParam().facts;
@@ -158,7 +160,7 @@ TEST_P(GgufCorpus, BehavesAsStated) {
   try {
     const Model model = Model::Open(path);
     EXPECT_NE(expect, "refuse") << "accepted";
-    ExpectContent(model, test_case["content"]);
+    ExpectGgufContent(model, test_case["content"]);
     EXPECT_EQ(SaysTied(model), test_case.value("tied_head", false));
     model.Verify();
   } catch (const Error& error) {
@@ -177,20 +179,20 @@ TEST_P(GgufCorpus, BehavesAsStated) {
   }
 }
 
-std::vector<Case> ReadCases() {
-  std::vector<Case> cases;
-  for (json& facts : Cases()) cases.push_back({std::move(facts)});
+std::vector<GgufCase> ReadCases() {
+  std::vector<GgufCase> cases;
+  for (json& facts : GgufCases()) cases.push_back({std::move(facts)});
   return cases;
 }
 
-std::string CaseName(const ::testing::TestParamInfo<Case>& info) {
+std::string GgufCaseName(const ::testing::TestParamInfo<GgufCase>& info) {
   std::string name = info.param.facts["file"];
   std::replace_if(
       name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
   return name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, GgufCorpus, ::testing::ValuesIn(ReadCases()), CaseName);
+INSTANTIATE_TEST_SUITE_P(Files, GgufCorpus, ::testing::ValuesIn(ReadCases()), GgufCaseName);
 
 TEST(GgufCorpusFiles, EveryFileHasACase) {
   std::vector<std::string> found;
@@ -203,7 +205,7 @@ TEST(GgufCorpusFiles, EveryFileHasACase) {
     }
   }
   std::vector<std::string> expected;
-  for (const json& test_case : Cases()) {
+  for (const json& test_case : GgufCases()) {
     const std::string file = test_case["file"];
     if (!file.starts_with("split/")) expected.push_back(file);
   }

@@ -28,41 +28,44 @@ std::string FileOf(const std::string& header, size_t num_data_bytes) {
   return file + header + std::string(num_data_bytes, '\x07');
 }
 
-std::string Refusal(const std::string& header, size_t num_data_bytes = 0) {
+std::string NpyRefusal(const std::string& header, size_t num_data_bytes = 0) {
   const std::string file = FileOf(header, num_data_bytes);
   return MessageOf([&] { ReadNpyHeader(AsBytes(file), "f"); });
 }
 
 TEST(Npy, EveryRuleHasItsOwnMessage) {
   const std::string rest = "'fortran_order': False, 'shape': (2,)}";
-  EXPECT_THAT(Refusal("[]"), HasSubstr("expected a dictionary"));
-  EXPECT_THAT(Refusal("{1: 2}"), HasSubstr("expected a key in quotes"));
-  EXPECT_THAT(Refusal("{'descr"), HasSubstr("does not end"));
-  EXPECT_THAT(Refusal("{'a\\'': 1}"), HasSubstr("escapes are not read"));
-  EXPECT_THAT(Refusal("{'descr' '<f4'}"), HasSubstr("expected ':'"));
-  EXPECT_THAT(Refusal("{'descr': '<f4' 'x': 1}"), HasSubstr("expected ',' or '}'"));
-  EXPECT_THAT(Refusal("{'x': 1}"), HasSubstr("unknown key \"x\""));
-  EXPECT_THAT(Refusal("{'descr': '<f4', 'descr': '<f4'}"), HasSubstr("duplicate key \"descr\""));
-  EXPECT_THAT(Refusal("{" + rest), HasSubstr("key 'descr' is missing"));
-  EXPECT_THAT(Refusal("{'descr': '<f4', 'shape': ()}"), HasSubstr("'fortran_order' is missing"));
-  EXPECT_THAT(Refusal("{'descr': '<f4', 'fortran_order': True}"),
+  EXPECT_THAT(NpyRefusal("[]"), HasSubstr("expected a dictionary"));
+  EXPECT_THAT(NpyRefusal("{1: 2}"), HasSubstr("expected a key in quotes"));
+  EXPECT_THAT(NpyRefusal("{'descr"), HasSubstr("does not end"));
+  EXPECT_THAT(NpyRefusal("{'a\\'': 1}"), HasSubstr("escapes are not read"));
+  EXPECT_THAT(NpyRefusal("{'descr' '<f4'}"), HasSubstr("expected ':'"));
+  EXPECT_THAT(NpyRefusal("{'descr': '<f4' 'x': 1}"), HasSubstr("expected ',' or '}'"));
+  EXPECT_THAT(NpyRefusal("{'x': 1}"), HasSubstr("unknown key \"x\""));
+  EXPECT_THAT(NpyRefusal("{'descr': '<f4', 'descr': '<f4'}"), HasSubstr("duplicate key \"descr\""));
+  EXPECT_THAT(NpyRefusal("{" + rest), HasSubstr("key 'descr' is missing"));
+  EXPECT_THAT(NpyRefusal("{'descr': '<f4', 'shape': ()}"), HasSubstr("'fortran_order' is missing"));
+  EXPECT_THAT(NpyRefusal("{'descr': '<f4', 'fortran_order': True}"),
               HasSubstr("key 'shape' is missing"));
-  EXPECT_THAT(Refusal("{'descr': [('a', '<f4')], " + rest), HasSubstr("structured types"));
-  EXPECT_THAT(Refusal("{'descr': ('<f4', 2), " + rest), HasSubstr("sub-array"));
-  EXPECT_THAT(Refusal("{'descr': '>f4', " + rest), HasSubstr("\">f4\" is not read (big-endian)"));
-  EXPECT_THAT(Refusal("{'descr': '<V2', " + rest), HasSubstr("safetensors keeps it"));
-  EXPECT_THAT(Refusal("{'fortran_order': 1}"), HasSubstr("expected True or False"));
-  EXPECT_THAT(Refusal("{'shape': [2]}"), HasSubstr("expected a tuple"));
-  EXPECT_THAT(Refusal("{'shape': (2)}"), HasSubstr("(2) is an integer, not a tuple"));
-  EXPECT_THAT(Refusal("{'shape': (2 3)}"), HasSubstr("expected ',' or ')'"));
-  EXPECT_THAT(Refusal("{'shape': (-2,)}"), HasSubstr("negative dimension"));
-  EXPECT_THAT(Refusal("{'shape': (02,)}"), HasSubstr("leading zero"));
-  EXPECT_THAT(Refusal("{'shape': (x,)}"), HasSubstr("expected an integer"));
-  EXPECT_THAT(Refusal("{'shape': (9223372036854775808,)}"), HasSubstr("too large"));
-  EXPECT_THAT(Refusal("{'descr': '<f4', " + rest + " x"), HasSubstr("text after the dictionary"));
-  EXPECT_THAT(Refusal("{'descr': '<f4', " + rest, 7), HasSubstr("takes 8 bytes, found 7"));
-  EXPECT_THAT(Refusal("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904,)}"),
-              HasSubstr("overflows"));
+  EXPECT_THAT(NpyRefusal("{'descr': [('a', '<f4')], " + rest), HasSubstr("structured types"));
+  EXPECT_THAT(NpyRefusal("{'descr': ('<f4', 2), " + rest), HasSubstr("sub-array"));
+  EXPECT_THAT(NpyRefusal("{'descr': '>f4', " + rest),
+              HasSubstr("\">f4\" is not read (big-endian)"));
+  EXPECT_THAT(NpyRefusal("{'descr': '<V2', " + rest), HasSubstr("safetensors keeps it"));
+  EXPECT_THAT(NpyRefusal("{'fortran_order': 1}"), HasSubstr("expected True or False"));
+  EXPECT_THAT(NpyRefusal("{'shape': [2]}"), HasSubstr("expected a tuple"));
+  EXPECT_THAT(NpyRefusal("{'shape': (2)}"), HasSubstr("(2) is an integer, not a tuple"));
+  EXPECT_THAT(NpyRefusal("{'shape': (2 3)}"), HasSubstr("expected ',' or ')'"));
+  EXPECT_THAT(NpyRefusal("{'shape': (-2,)}"), HasSubstr("negative dimension"));
+  EXPECT_THAT(NpyRefusal("{'shape': (02,)}"), HasSubstr("leading zero"));
+  EXPECT_THAT(NpyRefusal("{'shape': (x,)}"), HasSubstr("expected an integer"));
+  EXPECT_THAT(NpyRefusal("{'shape': (9223372036854775808,)}"), HasSubstr("too large"));
+  EXPECT_THAT(NpyRefusal("{'descr': '<f4', " + rest + " x"),
+              HasSubstr("text after the dictionary"));
+  EXPECT_THAT(NpyRefusal("{'descr': '<f4', " + rest, 7), HasSubstr("takes 8 bytes, found 7"));
+  EXPECT_THAT(
+      NpyRefusal("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904,)}"),
+      HasSubstr("overflows"));
 }
 
 TEST(Npy, EveryProperPrefixOfAGoodFileIsRefused) {

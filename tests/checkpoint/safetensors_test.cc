@@ -21,14 +21,14 @@ using test::TempFolder;
 using ::testing::HasSubstr;
 
 // A file with this header (padded as writers do) and `num_data_bytes` zeros.
-std::string FileOf(std::string header, size_t num_data_bytes) {
+std::string SafetensorsOf(std::string header, size_t num_data_bytes) {
   header.append((8 - header.size() % 8) % 8, ' ');
   std::string file(8, '\0');
   for (size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(header.size() >> 8 * i & 0xFF);
   return file + header + std::string(num_data_bytes, '\0');
 }
 
-std::string Refusal(const std::string& file) {
+std::string SafetensorsRefusal(const std::string& file) {
   return MessageOf([&] { ReadSafetensorsHeader(AsBytes(file), "f"); });
 }
 
@@ -119,7 +119,7 @@ std::vector<Rule> Rules() {
 TEST(Safetensors, EveryRuleHasItsOwnMessage) {
   std::set<std::string> messages;
   for (const Rule& rule : Rules()) {
-    EXPECT_EQ(Refusal(FileOf(rule.header, rule.num_data_bytes)), rule.message);
+    EXPECT_EQ(SafetensorsRefusal(SafetensorsOf(rule.header, rule.num_data_bytes)), rule.message);
     EXPECT_TRUE(messages.insert(rule.message).second) << rule.message;
   }
 }
@@ -130,12 +130,12 @@ TEST(Safetensors, EveryRuleOfTheLengthHasItsOwnMessage) {
     for (size_t i = 0; i < 8; ++i) file[i] = static_cast<char>(length >> 8 * i & 0xFF);
     return file + rest;
   };
-  EXPECT_EQ(Refusal("1234567"), "f: too short: expected at least 8 bytes, found 7");
-  EXPECT_EQ(Refusal(with_length(0, "{}")),
+  EXPECT_EQ(SafetensorsRefusal("1234567"), "f: too short: expected at least 8 bytes, found 7");
+  EXPECT_EQ(SafetensorsRefusal(with_length(0, "{}")),
             "f: header: its length is 0, expected at least 2 (\"{}\")");
-  EXPECT_EQ(Refusal(with_length(3, "{}")),
+  EXPECT_EQ(SafetensorsRefusal(with_length(3, "{}")),
             "f: header: truncated: expected 3 bytes, found 2; is the download complete?");
-  EXPECT_EQ(Refusal(with_length(100'000'001, "{}")),
+  EXPECT_EQ(SafetensorsRefusal(with_length(100'000'001, "{}")),
             "f: header: its length of 100,000,001 bytes is above the limit of 100,000,000; is this "
             "safetensors?");
 }
@@ -146,7 +146,7 @@ TEST(Safetensors, EveryProperPrefixOfAGoodFileIsRefused) {
     if (file.size() > 4096) continue;
     ReadSafetensorsHeader(AsBytes(file), "f");
     for (size_t length = 0; length < file.size(); ++length) {
-      EXPECT_NE(Refusal(file.substr(0, length)), "") << name << " cut to " << length;
+      EXPECT_NE(SafetensorsRefusal(file.substr(0, length)), "") << name << " cut to " << length;
     }
   }
 }
@@ -155,11 +155,13 @@ TEST(Safetensors, DepthOfForeignJsonDoesNotMatter) {
   constexpr size_t kLevels = 100'000;
   std::string objects;
   for (size_t i = 0; i < kLevels; ++i) objects += "{\"a\":";
-  EXPECT_THAT(Refusal(FileOf(objects, 0)), HasSubstr("unknown field \"a\""));
+  EXPECT_THAT(SafetensorsRefusal(SafetensorsOf(objects, 0)), HasSubstr("unknown field \"a\""));
   const std::string arrays(kLevels, '[');
-  EXPECT_THAT(Refusal(FileOf("{\"w\":" + arrays, 0)), HasSubstr("found an array"));
-  EXPECT_THAT(Refusal(FileOf("{\"w\":{\"shape\":" + arrays, 0)), HasSubstr("found an array"));
-  EXPECT_THAT(Refusal(FileOf("{\"__metadata__\":{\"k\":" + arrays, 0)),
+  EXPECT_THAT(SafetensorsRefusal(SafetensorsOf("{\"w\":" + arrays, 0)),
+              HasSubstr("found an array"));
+  EXPECT_THAT(SafetensorsRefusal(SafetensorsOf("{\"w\":{\"shape\":" + arrays, 0)),
+              HasSubstr("found an array"));
+  EXPECT_THAT(SafetensorsRefusal(SafetensorsOf("{\"__metadata__\":{\"k\":" + arrays, 0)),
               HasSubstr("found an array"));
 }
 
@@ -176,10 +178,10 @@ TEST(Safetensors, AHeaderAboveTheLimitIsRefusedUnread) {
 
 TEST(Safetensors, NamesAreTakenAfterUnescaping) {
   const std::string file =
-      FileOf(R"({"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-             R"("a\u0000b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},)"
-             R"("\ud83d\ude00":{"dtype":"U8","shape":[],"data_offsets":[2,3]}})",
-             3);
+      SafetensorsOf(R"({"":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                    R"("a\u0000b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},)"
+                    R"("\ud83d\ude00":{"dtype":"U8","shape":[],"data_offsets":[2,3]}})",
+                    3);
   const SafetensorsHeader header = ReadSafetensorsHeader(AsBytes(file), "f");
   ASSERT_EQ(header.entries.size(), 3u);
   EXPECT_EQ(header.entries[0].name, "");
@@ -189,7 +191,7 @@ TEST(Safetensors, NamesAreTakenAfterUnescaping) {
 
 TEST(Safetensors, ALongNameIsCutInMessages) {
   const std::string name(50'000, 'n');
-  const std::string message = Refusal(FileOf("{\"" + name + "\":1}", 0));
+  const std::string message = SafetensorsRefusal(SafetensorsOf("{\"" + name + "\":1}", 0));
   EXPECT_LT(message.size(), 400u);
 }
 
@@ -197,7 +199,8 @@ TEST(Safetensors, AFileCutWhileMappedEndsInAnError) {
   const TempFolder folder;
   const std::string path = folder / "f";
   folder.Write(
-      "f", FileOf(R"({"w":{"dtype":"U8","shape":[100000],"data_offsets":[0,100000]}})", 100'000));
+      "f",
+      SafetensorsOf(R"({"w":{"dtype":"U8","shape":[100000],"data_offsets":[0,100000]}})", 100'000));
   const auto file = SafetensorsFile::Open(path);
   const Tensor tensor = file->Get("w");
   fs::resize_file(path, 50'000);

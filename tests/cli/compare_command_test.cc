@@ -11,16 +11,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-const std::string kModel = test::TestDataPath("mlx/model-affine-mixed");
-const std::string kDecoded = kModel + "/decoded.safetensors";
+const std::string kComparedModel = test::TestDataPath("mlx/model-affine-mixed");
+const std::string kDecoded = kComparedModel + "/decoded.safetensors";
 
 TEST(CompareCommand, GatesDecideTheExitCode) {
-  const std::vector<std::string> equal = {"compare",    kModel,    kDecoded,         "--rename",
-                                          "*.weight=*", "--equal", "--allow-missing"};
+  const std::vector<std::string> equal = {
+      "compare", kComparedModel, kDecoded, "--rename", "*.weight=*", "--equal", "--allow-missing"};
   const CliResult pass = RunCli(equal);
   EXPECT_EQ(pass.exit_code, 0) << pass.out << pass.err;
   EXPECT_THAT(pass.out, HasSubstr("14 identical bit for bit · all pass"));
-  const CliResult missing = RunCli({"compare", kModel, kDecoded, "--rename", "*.weight=*"});
+  const CliResult missing = RunCli({"compare", kComparedModel, kDecoded, "--rename", "*.weight=*"});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_THAT(missing.out, HasSubstr("FAIL  model.norm.weight  only in A"));
 }
@@ -28,7 +28,7 @@ TEST(CompareCommand, GatesDecideTheExitCode) {
 TEST(CompareCommand, AFailureSaysWhereAndHow) {
   const std::string tensor = "lm_head.weight";
   const CliResult result =
-      RunCli({"compare", kModel, kDecoded, "--rename", "lm_head.weight=model.embed_tokens",
+      RunCli({"compare", kComparedModel, kDecoded, "--rename", "lm_head.weight=model.embed_tokens",
               "--tensor", tensor, "--max-relative-rmse", "0.001", "--allow-missing"});
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_THAT(result.out, HasSubstr("FAIL  lm_head.weight  relative RMSE"));
@@ -37,7 +37,8 @@ TEST(CompareCommand, AFailureSaysWhereAndHow) {
 }
 
 TEST(CompareCommand, TheReportHasItsKeys) {
-  const CliResult result = RunCli({"compare", kModel, kModel, "--stored", "--json"});
+  const CliResult result =
+      RunCli({"compare", kComparedModel, kComparedModel, "--stored", "--json"});
   ASSERT_EQ(result.exit_code, 0);
   const nlohmann::json report = nlohmann::json::parse(result.out);
   EXPECT_EQ(report["schema"], "assay.compare/1");
@@ -51,16 +52,18 @@ TEST(CompareCommand, TheReportHasItsKeys) {
 }
 
 TEST(CompareCommand, AGateThatZerosWouldPassIsAUsageError) {
-  const CliResult wide = RunCli({"compare", kModel, kModel, "--max-relative-rmse", "1"});
+  const CliResult wide =
+      RunCli({"compare", kComparedModel, kComparedModel, "--max-relative-rmse", "1"});
   EXPECT_EQ(wide.exit_code, 2);
   EXPECT_THAT(wide.err, HasSubstr("all-zero"));
-  const CliResult vacuous = RunCli({"compare", kModel, kModel, "--max-abs", "1000"});
+  const CliResult vacuous =
+      RunCli({"compare", kComparedModel, kComparedModel, "--max-abs", "1000"});
   EXPECT_EQ(vacuous.exit_code, 2);
   EXPECT_THAT(vacuous.err, HasSubstr("all-zero"));
 }
 
 TEST(ParityCommand, PassesAndFailsByItsGate) {
-  const std::vector<std::string> base = {"parity", kModel, "--tensor",
+  const std::vector<std::string> base = {"parity", kComparedModel, "--tensor",
                                          "model.layers.0.mlp.down_proj"};
   std::vector<std::string> arguments = base;
   arguments.insert(arguments.end(), {"--json", "--strategy", "reference"});

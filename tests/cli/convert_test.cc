@@ -37,7 +37,7 @@ std::vector<std::string> Listing(const std::string& folder) {
   return names;
 }
 
-nlohmann::json Json(const CliResult& result) { return nlohmann::json::parse(result.out); }
+nlohmann::json JsonOf(const CliResult& result) { return nlohmann::json::parse(result.out); }
 
 TEST(QuantizeCommand, AFolderGoesToAffineAndBack) {
   const TemporaryFolder folder;
@@ -46,7 +46,7 @@ TEST(QuantizeCommand, AFolderGoesToAffineAndBack) {
   const CliResult quantize =
       RunCli({"quantize", Sample(), "--format", "affine4g64", "-o", packed, "--json"});
   ASSERT_EQ(quantize.exit_code, 0) << quantize.err;
-  const nlohmann::json report = Json(quantize);
+  const nlohmann::json report = JsonOf(quantize);
   EXPECT_EQ(report["schema"], "assay.quantize/1");
   EXPECT_EQ(report["totals"]["encoded"]["tensors"], 13);
   EXPECT_DOUBLE_EQ(report["totals"]["encoded"]["bits_per_weight"], 4.5);
@@ -77,7 +77,7 @@ TEST(QuantizeCommand, Packed12ComesBackByteForByte) {
   ASSERT_EQ(RunCli({"dequantize", packed, "-o", plain}).exit_code, 0);
   const CliResult compare = RunCli({"compare", plain, Sample(), "--equal", "--json"});
   EXPECT_EQ(compare.exit_code, 0) << compare.out;
-  EXPECT_EQ(Json(compare)["tensors_compared"], 33);
+  EXPECT_EQ(JsonOf(compare)["tensors_compared"], 33);
 }
 
 TEST(QuantizeCommand, AFileCarriesItsConfigInItsMetadata) {
@@ -89,7 +89,7 @@ TEST(QuantizeCommand, AFileCarriesItsConfigInItsMetadata) {
                                      "*.intermediate.*=affine3g128", "--tensor", "encoder.*.weight",
                                      "-o", packed, "--json"});
   ASSERT_EQ(quantize.exit_code, 0) << quantize.err;
-  const auto report = Json(quantize);
+  const auto report = JsonOf(quantize);
   for (const auto& tensor : report["tensors"]) {
     if (tensor["tensor"] == "encoder.layer.0.intermediate.dense.weight") {
       EXPECT_EQ(tensor["to"], "affine3g128");
@@ -108,7 +108,7 @@ TEST(QuantizeCommand, AFileCarriesItsConfigInItsMetadata) {
   const CliResult requantize =
       RunCli({"quantize", packed, "--format", "affine4g64", "-o", again, "--json"});
   ASSERT_EQ(requantize.exit_code, 0) << requantize.err;
-  EXPECT_THAT(Json(requantize)["notes"].dump(), HasSubstr("was affine8g32, decoded before"));
+  EXPECT_THAT(JsonOf(requantize)["notes"].dump(), HasSubstr("was affine8g32, decoded before"));
 }
 
 TEST(QuantizeCommand, ShardsKeepWithinTheirSize) {
@@ -153,7 +153,7 @@ TEST(QuantizeCommand, ATurboQuantFolderIsRemadeByteForByteFromItsSigns) {
                            "turboquant_config.json", "config.json"}) {
     EXPECT_EQ(ReadText(out4 + "/" + name), ReadText(made4 + "/" + name)) << name;
   }
-  const auto report = Json(quantize4);
+  const auto report = JsonOf(quantize4);
   for (const auto& tensor : report["tensors"]) {
     if (tensor["tensor"] == "model.layers.0.self_attn.o_proj.weight") {
       EXPECT_THAT(tensor["kept_because"], HasSubstr("96"));

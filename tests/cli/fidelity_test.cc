@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-const std::string kModel = test::SourcePath("data/minilm-slice");
+const std::string kFidelityModel = test::SourcePath("data/minilm-slice");
 
 // A report without what a clock or a machine decides.
 Json Timeless(Json report) {
@@ -33,15 +33,15 @@ Json Timeless(Json report) {
   return report;
 }
 
-std::vector<std::string> Quick(std::vector<std::string> more) {
-  std::vector<std::string> arguments = {"fidelity", kModel, "--rows",   "12",
-                                        "--tokens", "4",    "--tensor", "*.layer.0.*"};
+std::vector<std::string> QuickFidelity(std::vector<std::string> more) {
+  std::vector<std::string> arguments = {"fidelity", kFidelityModel, "--rows",     "12", "--tokens",
+                                        "4",        "--tensor",     "*.layer.0.*"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   return arguments;
 }
 
 TEST(Fidelity, CarriesTheKeysOfTheReferenceReport) {
-  const CliResult run = RunCli(Quick({"-f", "affine4g64,affine8g64", "--json"}));
+  const CliResult run = RunCli(QuickFidelity({"-f", "affine4g64,affine8g64", "--json"}));
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const Json report = Json::parse(run.out);
   EXPECT_EQ(report["schema"], "assay.fidelity/1");
@@ -71,14 +71,14 @@ TEST(Fidelity, CarriesTheKeysOfTheReferenceReport) {
 
 TEST(Fidelity, FiguresDependNeitherOnThreadsNorOnInstructionSet) {
   const Json expected =
-      Timeless(Json::parse(RunCli(Quick({"-f", "affine4g64,mxfp4", "--json"})).out));
+      Timeless(Json::parse(RunCli(QuickFidelity({"-f", "affine4g64,mxfp4", "--json"})).out));
   for (const std::vector<std::string>& how : {std::vector<std::string>{"--threads", "1"},
                                               {"--threads", "3"},
                                               {"--target", "scalar"},
                                               {"--target", "avx2", "--threads", "2"}}) {
     std::vector<std::string> arguments = {"-f", "affine4g64,mxfp4", "--json"};
     arguments.insert(arguments.end(), how.begin(), how.end());
-    const CliResult run = RunCli(Quick(arguments));
+    const CliResult run = RunCli(QuickFidelity(arguments));
     ASSERT_EQ(run.exit_code, 0) << run.err;
     EXPECT_EQ(Timeless(Json::parse(run.out)), expected) << how[0] << how[1];
   }
@@ -87,7 +87,7 @@ TEST(Fidelity, FiguresDependNeitherOnThreadsNorOnInstructionSet) {
 TEST(Fidelity, PrintsTheAnswerFirstAndWritesTheReport) {
   const TemporaryFolder folder;
   const std::string path = folder.Path("report.json");
-  const CliResult run = RunCli(Quick({"-f", "affine4g64", "-o", path, "--per-tensor"}));
+  const CliResult run = RunCli(QuickFidelity({"-f", "affine4g64", "-o", path, "--per-tensor"}));
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, StartsWith("minilm-slice · 6 weights of 33 tensors"));
   EXPECT_THAT(run.out, HasSubstr("\naffine4g64    4.50  "));
@@ -99,7 +99,7 @@ TEST(Fidelity, PrintsTheAnswerFirstAndWritesTheReport) {
 }
 
 TEST(Fidelity, ALosslessFormatHasNoError) {
-  const CliResult run = RunCli(Quick({"-f", "bf16", "--json"}));
+  const CliResult run = RunCli(QuickFidelity({"-f", "bf16", "--json"}));
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const Json total = Json::parse(run.out)["totals"][0];
   EXPECT_EQ(total["weight_relative_rmse"], 0.0);
@@ -109,7 +109,8 @@ TEST(Fidelity, ALosslessFormatHasNoError) {
 
 TEST(Fidelity, TakesRealActivationsOfTheRightWidth) {
   const std::string activations = test::SourcePath("data/minilm-activations.npy");
-  const CliResult run = RunCli(Quick({"-f", "affine4g64", "--activations", activations, "--json"}));
+  const CliResult run =
+      RunCli(QuickFidelity({"-f", "affine4g64", "--activations", activations, "--json"}));
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const Json report = Json::parse(run.out);
   EXPECT_EQ(report["tokens"], 256);
@@ -119,8 +120,8 @@ TEST(Fidelity, TakesRealActivationsOfTheRightWidth) {
               result["source_shape"][1] != 384);
   }
   EXPECT_THAT(report["scope"], HasSubstr("rounded to bf16"));
-  EXPECT_EQ(RunCli({"fidelity", kModel, "-f", "affine4g64", "--tensor", "*.0.output.dense.weight",
-                    "--activations", activations})
+  EXPECT_EQ(RunCli({"fidelity", kFidelityModel, "-f", "affine4g64", "--tensor",
+                    "*.0.output.dense.weight", "--activations", activations})
                 .exit_code,
             2);
 }

@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-std::string Data(const std::string& relative) {
+std::string GgufData(const std::string& relative) {
   return test::TestDataPath("ggml/gguf/" + relative);
 }
 
@@ -141,8 +141,8 @@ TEST(GgufCommands, DequantizeGivesTheDecodedValues) {
 TEST(GgufCommands, EveryTypeOfBlocksDecodesToTheReferenceValues) {
   const TemporaryFolder folder;
   const std::string plain = folder.Path("plain.safetensors");
-  ASSERT_EQ(RunCli({"dequantize", Data("good/all-types.gguf"), "-o", plain}).exit_code, 0);
-  const CliResult compare = RunCli({"compare", plain, Data("good/all-types.f32.safetensors"),
+  ASSERT_EQ(RunCli({"dequantize", GgufData("good/all-types.gguf"), "-o", plain}).exit_code, 0);
+  const CliResult compare = RunCli({"compare", plain, GgufData("good/all-types.f32.safetensors"),
                                     "--tensor", "blk.*", "--allow-dtype", "--equal", "--json"});
   EXPECT_EQ(compare.exit_code, 0) << compare.out;
   EXPECT_EQ(Json::parse(compare.out)["tensors_compared"], 28);
@@ -151,8 +151,8 @@ TEST(GgufCommands, EveryTypeOfBlocksDecodesToTheReferenceValues) {
 TEST(GgufCommands, ASplitModelBecomesOneFile) {
   const TemporaryFolder folder;
   const std::string packed = folder.Path("one.gguf");
-  const CliResult run = RunCli({"quantize", Data("split/ok/model-00002-of-00003.gguf"), "--format",
-                                "ggml-q8_0", "-o", packed, "--json"});
+  const CliResult run = RunCli({"quantize", GgufData("split/ok/model-00002-of-00003.gguf"),
+                                "--format", "ggml-q8_0", "-o", packed, "--json"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const auto file = GgufFile::Open(packed);
   EXPECT_EQ(file->header().tensors.size(), 7u);
@@ -200,7 +200,7 @@ TEST(GgufCommands, InspectTellsWhatTheFileSaysOfItself) {
   const CliResult text = RunCli({"inspect", source});
   ASSERT_EQ(text.exit_code, 0) << text.err;
   EXPECT_THAT(text.out, HasSubstr("\ngguf · version 3 · architecture llama · file type 1 (F16)\n"));
-  const CliResult run = RunCli({"inspect", Data("good/all-types.gguf"), "--json"});
+  const CliResult run = RunCli({"inspect", GgufData("good/all-types.gguf"), "--json"});
   const Json report = Json::parse(run.out);
   EXPECT_EQ(report["container"], "gguf");
   EXPECT_EQ(report["metadata"]["general.architecture"], "assay-test");
@@ -210,7 +210,7 @@ TEST(GgufCommands, InspectTellsWhatTheFileSaysOfItself) {
     EXPECT_EQ(tensor["shape"], (std::vector<int>{2, 512}));
     EXPECT_EQ(tensor["bytes"], 840);
   }
-  const CliResult bad = RunCli({"inspect", Data("bad/offset-gap.gguf")});
+  const CliResult bad = RunCli({"inspect", GgufData("bad/offset-gap.gguf")});
   EXPECT_EQ(bad.exit_code, 3);
   EXPECT_EQ(std::ranges::count(bad.err, '\n'), 1);
 }

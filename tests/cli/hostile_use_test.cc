@@ -17,11 +17,11 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
-const std::string kModel = test::SourcePath("data/minilm-slice");
+const std::string kHostileModel = test::SourcePath("data/minilm-slice");
 
 TEST(HostileUse, AReportNeverReplacesAFileOfAFolderItMeasures) {
   const TemporaryFolder scratch;
-  fs::copy(kModel, scratch.Path("model"));
+  fs::copy(kHostileModel, scratch.Path("model"));
   const std::string shard = scratch.Path("model/model.safetensors");
   const auto before = fs::file_size(shard);
   const CliResult run = RunCli(
@@ -33,11 +33,12 @@ TEST(HostileUse, AReportNeverReplacesAFileOfAFolderItMeasures) {
 
 TEST(HostileUse, IntegersKeepTheirEmbeddingsOnTheWayBack) {
   const TemporaryFolder scratch;
-  ASSERT_EQ(RunCli({"quantize", kModel, "--format", "int4g128", "-o", scratch.Path("q")}).exit_code,
+  ASSERT_EQ(RunCli({"quantize", kHostileModel, "--format", "int4g128", "-o", scratch.Path("q")})
+                .exit_code,
             0);
   ASSERT_EQ(RunCli({"dequantize", scratch.Path("q"), "-o", scratch.Path("back")}).exit_code, 0);
   const CliResult compared =
-      RunCli({"compare", scratch.Path("back"), kModel, "--max-relative-rmse", "0.2"});
+      RunCli({"compare", scratch.Path("back"), kHostileModel, "--max-relative-rmse", "0.2"});
   EXPECT_EQ(compared.exit_code, 0) << compared.out << compared.err;
 }
 
@@ -55,21 +56,22 @@ TEST(HostileUse, ACopyThatFitsNoWeightIsBadInput) {
   const TemporaryFolder scratch;
   const std::string path = scratch.Path("other.safetensors");
   WriteSafetensors(path, {{"other.weight", {2, 64}, std::vector<float>(128)}});
-  const CliResult run = RunCli({"fidelity", kModel, "--against", path, "--tensor", "*query*"});
+  const CliResult run =
+      RunCli({"fidelity", kHostileModel, "--against", path, "--tensor", "*query*"});
   EXPECT_EQ(run.exit_code, 3);
   EXPECT_THAT(run.err, HasSubstr("no weight of"));
 }
 
 TEST(HostileUse, AMissingFolderIsRefusedBeforeWork) {
   const CliResult run =
-      RunCli({"quantize", kModel, "--format", "packed12", "-o", "/nonexistent-folder/out"});
+      RunCli({"quantize", kHostileModel, "--format", "packed12", "-o", "/nonexistent-folder/out"});
   EXPECT_EQ(run.exit_code, 3);
   EXPECT_THAT(run.err, HasSubstr("/nonexistent-folder"));
 }
 
 TEST(HostileUse, Packed12SaysWhatItsEscapesCost) {
   const CliResult run =
-      RunCli({"fidelity", kModel, "-f", "packed12", "--tensor", "*query*", "--json"});
+      RunCli({"fidelity", kHostileModel, "-f", "packed12", "--tensor", "*query*", "--json"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const Json report = Json::parse(run.out);
   for (const Json& result : report["results"]) {

@@ -17,10 +17,10 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-const std::string kModel = test::SourcePath("data/minilm-slice");
+const std::string kInspectedModel = test::SourcePath("data/minilm-slice");
 
 TEST(Inspect, TotalsByKind) {
-  const CliResult run = RunCli({"inspect", kModel});
+  const CliResult run = RunCli({"inspect", kInspectedModel});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("minilm-slice · 1 file · 7.5 MB · 33 tensors stored\n"));
   EXPECT_THAT(run.out, HasSubstr("\nbf16        33       3.7 M  7.5 MB   16.00\n"));
@@ -29,14 +29,14 @@ TEST(Inspect, TotalsByKind) {
 }
 
 TEST(Inspect, ListsTensorsThatFit) {
-  const CliResult run = RunCli({"inspect", kModel, "--tensor", "*layer.5*query.weight"});
+  const CliResult run = RunCli({"inspect", kInspectedModel, "--tensor", "*layer.5*query.weight"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("encoder.layer.5.attention.self.query.weight  bf16  [384, 384]"));
   EXPECT_EQ(run.out.find("layer.0"), std::string::npos);
 }
 
 TEST(Inspect, JsonHasEveryTensor) {
-  const CliResult run = RunCli({"inspect", kModel, "--json"});
+  const CliResult run = RunCli({"inspect", kInspectedModel, "--json"});
   ASSERT_EQ(run.exit_code, 0) << run.err;
   const Json report = Json::parse(run.out);
   EXPECT_EQ(report["schema"], "assay.inspect/1");

@@ -176,7 +176,7 @@ nlohmann::json Config(const nlohmann::json& block) {
   return {{"quantization_config", {{"quant_method", "fp8"}, {"weight_block_size", block}}}};
 }
 
-std::string MessageOf(const MemoryCheckpoint& checkpoint) {
+std::string RefusalOf(const MemoryCheckpoint& checkpoint) {
   Recognition found;
   try {
     RecogniseFp8Block(checkpoint, found);
@@ -188,16 +188,16 @@ std::string MessageOf(const MemoryCheckpoint& checkpoint) {
 
 TEST(Fp8Block, AScaleMatrixOfAnotherShapeIsAnErrorThatNamesTheTensor) {
   const nlohmann::json config = Config({128, 128});
-  EXPECT_THAT(MessageOf(OneWeight({200, 300}, {2, 2}, config)), HasSubstr("m.weight_scale_inv"));
-  EXPECT_THAT(MessageOf(OneWeight({200, 300}, {1, 3}, config)), HasSubstr("[2, 3]"));
-  EXPECT_EQ(MessageOf(OneWeight({200, 300}, {2, 3}, config)), "");
+  EXPECT_THAT(RefusalOf(OneWeight({200, 300}, {2, 2}, config)), HasSubstr("m.weight_scale_inv"));
+  EXPECT_THAT(RefusalOf(OneWeight({200, 300}, {1, 3}, config)), HasSubstr("[2, 3]"));
+  EXPECT_EQ(RefusalOf(OneWeight({200, 300}, {2, 3}, config)), "");
 }
 
 TEST(Fp8Block, AnImpossibleBlockSizeIsAnError) {
   for (const nlohmann::json& block :
        {nlohmann::json{0, 128}, nlohmann::json{128}, nlohmann::json("128"), nlohmann::json{-1, 128},
         nlohmann::json{1.5, 2}, nlohmann::json{uint64_t{1} << 40, 1}}) {
-    EXPECT_THAT(MessageOf(OneWeight({8, 8}, {1, 1}, Config(block))),
+    EXPECT_THAT(RefusalOf(OneWeight({8, 8}, {1, 1}, Config(block))),
                 HasSubstr("weight_block_size"));
   }
 }

@@ -18,11 +18,11 @@ using test::Fixture;
 using test::FixtureFiles;
 using test::MatrixAt;
 
-FormatPtr FormatOf(const Fixture& fixture) {
+FormatPtr MlxFpFormatOf(const Fixture& fixture) {
   return Format::Parse(fixture.Metadata("format") + (fixture.Has("global_scale") ? ":global" : ""));
 }
 
-int64_t StackOf(const Tensor& tensor) {
+int64_t MlxFpStackOf(const Tensor& tensor) {
   int64_t stack = 1;
   for (size_t axis = 0; axis + 2 < tensor.shape().rank(); ++axis) stack *= tensor.shape()[axis];
   return stack;
@@ -31,7 +31,7 @@ int64_t StackOf(const Tensor& tensor) {
 EncodedMatrix PlanesOf(const Fixture& fixture, int64_t index, DType dtype, bool global = true) {
   const Tensor codes = MatrixAt(fixture.Get("weight"), index);
   const Tensor scales = MatrixAt(fixture.Get("scales"), index);
-  FormatPtr format = global ? FormatOf(fixture) : Format::Parse(fixture.Metadata("format"));
+  FormatPtr format = global ? MlxFpFormatOf(fixture) : Format::Parse(fixture.Metadata("format"));
   const int block = std::dynamic_pointer_cast<const BlockFormat>(format)->block();
   EncodedMatrix encoded{format, codes.shape()[0], scales.shape()[1] * block, dtype, {}};
   encoded.planes = {{"codes", codes}, {"scales", scales}};
@@ -47,7 +47,7 @@ EncodedMatrix EncodeMatrix(const Fixture& fixture, const Tensor& x) {
   std::vector<Plane> given;
   if (fixture.Has("global_scale")) given.push_back({"global_scale", fixture.Get("global_scale")});
   options.given_planes = given;
-  return FormatOf(fixture)->Encode(MatrixView(x.view(), x.shape()[0], x.shape()[1]), options);
+  return MlxFpFormatOf(fixture)->Encode(MatrixView(x.view(), x.shape()[0], x.shape()[1]), options);
 }
 
 std::vector<std::string> VectorFiles() {
@@ -62,7 +62,7 @@ TEST(MlxFp, EncodesToTheBitsOfMlx) {
     SCOPED_TRACE(file);
     const Fixture fixture(file);
     const Tensor input = fixture.Get("input");
-    for (int64_t m = 0; m < StackOf(input); ++m) {
+    for (int64_t m = 0; m < MlxFpStackOf(input); ++m) {
       const EncodedMatrix encoded = EncodeMatrix(fixture, MatrixAt(input, m));
       EXPECT_EQ(DifferentElements(encoded.Get("scales").bytes(),
                                   MatrixAt(fixture.Get("scales"), m).bytes()),
@@ -84,7 +84,7 @@ TEST(MlxFp, DecodesToTheBitsOfMlx) {
     for (const std::string name : {"decoded", "decoded_f32", "decoded_f16"}) {
       if (!fixture.Has(name)) continue;
       const Tensor expected = fixture.Get(name);
-      for (int64_t m = 0; m < StackOf(expected); ++m) {
+      for (int64_t m = 0; m < MlxFpStackOf(expected); ++m) {
         const EncodedMatrix encoded = PlanesOf(fixture, m, expected.dtype());
         EXPECT_EQ(DifferentValues(expected.dtype(), DecodeAll(encoded, expected.dtype()),
                                   MatrixAt(expected, m).bytes()),

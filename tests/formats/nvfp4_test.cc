@@ -20,7 +20,7 @@ Tensor AsBF16(const Tensor& x) {
   return x.dtype() == DType::kU16 ? x.As(DType::kBF16, x.shape()) : x;
 }
 
-EncodedMatrix Encode(const std::string& format, const Tensor& x) {
+EncodedMatrix EncodeNvfp4(const std::string& format, const Tensor& x) {
   return Format::Parse(format)->Encode(MatrixView(x.view(), x.shape()[0], x.shape()[1]),
                                        {.tensor_name = "x"});
 }
@@ -45,7 +45,7 @@ TEST(Nvfp4, ModelOptIsReproducedToTheBit) {
       const Tensor codes = fixture.Get(m + ".weight");
       const Tensor scales = fixture.Get(m + ".weight_scale");
       const Tensor tensor_scale = fixture.Get(m + ".weight_scale_2");
-      const EncodedMatrix encoded = Encode("nvfp4", x);
+      const EncodedMatrix encoded = EncodeNvfp4("nvfp4", x);
       EXPECT_EQ(DifferentElements(encoded.Get("tensor_scale").bytes(), tensor_scale.bytes(), 4), 0);
       EXPECT_EQ(DifferentElements(encoded.Get("scales").bytes(), scales.bytes()), 0);
       EXPECT_EQ(DifferentElements(encoded.Get("codes").bytes(), codes.bytes()), 0);
@@ -69,7 +69,7 @@ TEST(Nvfp4, CompressedTensorsIsReproducedToTheBit) {
       const Tensor codes = fixture.Get(m + ".weight_packed");
       const Tensor scales = fixture.Get(m + ".weight_scale");
       const Tensor global_scale = fixture.Get(m + ".weight_global_scale");
-      const EncodedMatrix encoded = Encode("nvfp4:ct", x);
+      const EncodedMatrix encoded = EncodeNvfp4("nvfp4:ct", x);
       EXPECT_EQ(encoded.dtype, DType::kBF16);
       EXPECT_EQ(DifferentElements(encoded.Get("global_scale").bytes(), global_scale.bytes(), 4), 0);
       EXPECT_EQ(DifferentElements(encoded.Get("scales").bytes(), scales.bytes()), 0);
@@ -89,14 +89,14 @@ TEST(Nvfp4, TorchaoIsReproducedToTheBit) {
     for (const std::string& m : kMatrices) {
       SCOPED_TRACE(dtype + " " + m);
       const Tensor x = AsBF16(fixture.Get(m + ".x"));
-      const EncodedMatrix one = Encode("nvfp4:torchao-one-level", x);
+      const EncodedMatrix one = EncodeNvfp4("nvfp4:torchao-one-level", x);
       EXPECT_EQ(
           DifferentElements(one.Get("scales").bytes(), fixture.Get(m + ".level1.scale").bytes()),
           0);
       EXPECT_EQ(
           DifferentElements(one.Get("codes").bytes(), fixture.Get(m + ".level1.packed").bytes()),
           0);
-      const EncodedMatrix two = Encode("nvfp4:torchao", x);
+      const EncodedMatrix two = EncodeNvfp4("nvfp4:torchao", x);
       EXPECT_EQ(
           DifferentElements(two.Get("scales").bytes(), fixture.Get(m + ".level2.scale").bytes()),
           0);
@@ -129,7 +129,7 @@ TEST(Nvfp4, AGivenTensorScaleIsUsed) {
 TEST(Nvfp4, AZeroMatrixDecodesToZero) {
   const Tensor x = Tensor::Allocate(DType::kBF16, Shape{3, 64});
   for (const std::string& name : kNvfp4Family.names()) {
-    const EncodedMatrix encoded = Encode(name, x);
+    const EncodedMatrix encoded = EncodeNvfp4(name, x);
     std::vector<float> values(3 * 64, 1.0f);
     encoded.format->DecodeRows(encoded, 0, 3, values);
     for (const float value : values) ASSERT_EQ(value, 0.0f) << name;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/base/text.h"
 #include "assay/formats/checkpoint_form.h"
 #include "assay/formats/packed12_codec.h"
 #include "tests/support/every_target.h"
@@ -23,7 +24,7 @@ using ::testing::HasSubstr;
 
 const Packed12Format kFormat;
 
-std::vector<std::byte> Copy(std::span<const std::byte> bytes) {
+std::vector<std::byte> CopyOf(std::span<const std::byte> bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
@@ -37,11 +38,6 @@ Tensor TensorOfWords(std::span<const uint16_t> words, Shape shape) {
   Tensor tensor = Tensor::Allocate(DType::kBF16, std::move(shape));
   std::ranges::copy(std::as_bytes(words), tensor.mutable_bytes().begin());
   return tensor;
-}
-
-std::string Lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
 }
 
 // The message of the input error that `action` throws; empty when it throws none.
@@ -73,8 +69,8 @@ TEST(Packed12, EveryVectorEncodesToItsStreamAndDecodesToItsWords) {
     const Tensor plain = fixture.Get(name + ".bf16");
     const Tensor stream = fixture.Get(name + ".stream");
     const EncodedMatrix read = Packed12FromStream(stream.bytes(), ShapeOf(entry), name);
-    EXPECT_EQ(DecodeWordsOf(read), Copy(plain.bytes()));
-    EXPECT_EQ(Packed12ToStream(read), Copy(stream.bytes()));
+    EXPECT_EQ(DecodeWordsOf(read), CopyOf(plain.bytes()));
+    EXPECT_EQ(Packed12ToStream(read), CopyOf(stream.bytes()));
     const Packed12Info info = Packed12InfoOf(read);
     EXPECT_EQ(info.base_exponent, entry.at("base").get<int>());
     EXPECT_EQ(info.last_exponent, info.base_exponent + 14);
@@ -88,7 +84,7 @@ TEST(Packed12, EveryVectorEncodesToItsStreamAndDecodesToItsWords) {
     ++round_trips;
     const MatrixView matrix = FlattenToMatrix(plain.view());
     const EncodedMatrix encoded = kFormat.Encode(matrix, {.tensor_name = name});
-    EXPECT_EQ(Packed12ToStream(encoded), Copy(stream.bytes()));
+    EXPECT_EQ(Packed12ToStream(encoded), CopyOf(stream.bytes()));
     kFormat.Validate(encoded, name);
     EXPECT_EQ(kFormat.WhyKeepPlain(matrix).has_value(), entry.at("encoder_keeps_bf16").get<bool>());
     const auto specs = kFormat.LayoutFor(matrix);
@@ -155,8 +151,8 @@ TEST(Packed12, ProperPrefixesAreRefusedUnlessTheyAreTheStreamOfAnotherMatrix) {
       const bool accepted = InputError(read).empty();
       EXPECT_TRUE(accepted || size != without_escapes);
       if (accepted) {
-        EXPECT_EQ(Packed12ToStream(read()), Copy(prefix));
-        EXPECT_NE(DecodeWordsOf(read()), Copy(plain.bytes()));
+        EXPECT_EQ(Packed12ToStream(read()), CopyOf(prefix));
+        EXPECT_NE(DecodeWordsOf(read()), CopyOf(plain.bytes()));
       }
     }
   }
@@ -176,7 +172,7 @@ TEST(Packed12, RowsDecodeAlikeInAnyRange) {
         const auto num_values = static_cast<size_t>(count * cols);
         std::vector<std::byte> words(2 * num_values);
         kFormat.DecodeRowsTo(encoded, first, count, DType::kBF16, words);
-        EXPECT_EQ(words, Copy(plain.bytes().subspan(2 * begin, 2 * num_values)));
+        EXPECT_EQ(words, CopyOf(plain.bytes().subspan(2 * begin, 2 * num_values)));
         std::vector<float> floats(num_values);
         kFormat.DecodeRows(encoded, first, count, floats);
         for (size_t i = 0; i < num_values; ++i) {
@@ -278,10 +274,10 @@ RC_GTEST_PROP(Packed12, RandomWordsComeBackInAnyShape, ()) {
   const Tensor plain = TensorOfWords(words, {rows, cols});
   const EncodedMatrix encoded = kFormat.Encode(MatrixView(plain.view(), rows, cols), {});
   kFormat.Validate(encoded, "random");
-  RC_ASSERT(DecodeWordsOf(encoded) == Copy(plain.bytes()));
+  RC_ASSERT(DecodeWordsOf(encoded) == CopyOf(plain.bytes()));
   const auto stream = Packed12ToStream(encoded);
   RC_ASSERT(DecodeWordsOf(Packed12FromStream(stream, {rows, cols}, "random")) ==
-            Copy(plain.bytes()));
+            CopyOf(plain.bytes()));
 }
 
 TEST(Packed12, BytesAreTheSameOnEveryTargetAndThreadCount) {
@@ -293,7 +289,7 @@ TEST(Packed12, BytesAreTheSameOnEveryTargetAndThreadCount) {
     const auto stream = Packed12ToStream(encoded);
     if (expected.empty()) expected = stream;
     EXPECT_TRUE(stream == expected);
-    EXPECT_TRUE(DecodeWordsOf(encoded) == Copy(plain.bytes()));
+    EXPECT_TRUE(DecodeWordsOf(encoded) == CopyOf(plain.bytes()));
     std::vector<float> floats(static_cast<size_t>(matrix.cols()));
     kFormat.DecodeRows(encoded, 0, 1, floats);
     std::vector<float> widened(floats.size());
@@ -339,7 +335,7 @@ TEST(Packed12, TensorsOfEveryRankAreFoundWithTheirShape) {
       const auto part = DecodeWordsOf(matrix);
       words.insert(words.end(), part.begin(), part.end());
     }
-    EXPECT_TRUE(words == Copy(plain.bytes()));
+    EXPECT_TRUE(words == CopyOf(plain.bytes()));
   }
 }
 
@@ -353,7 +349,7 @@ TEST(Packed12, StacksOfOddMatricesAreCutOutWithTheirEscapes) {
   for (int64_t i = 0; i < 7; ++i) {
     const EncodedMatrix matrix = found.weights[0].load(i);
     kFormat.Validate(matrix, "experts");
-    EXPECT_EQ(DecodeWordsOf(matrix), Copy(plain.Slice(i).bytes()));
+    EXPECT_EQ(DecodeWordsOf(matrix), CopyOf(plain.Slice(i).bytes()));
   }
 }
 

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "assay/base/error.h"
+#include "assay/base/text.h"
 #include "assay/checkpoint/model.h"
 #include "assay/formats/checkpoint_form.h"
 #include "assay/numeric/element.h"
@@ -31,7 +32,6 @@ using test::DecodeWords;
 using test::ExpectSameBits;
 using test::Fixture;
 using test::GivenSigns;
-using test::Lower;
 using test::MatrixOf;
 using ::testing::HasSubstr;
 

@@ -26,14 +26,14 @@ std::vector<float> Normal(int64_t count, unsigned seed, bool round) {
   return values;
 }
 
-struct Case {
+struct ReproducibleCase {
   int64_t m, n, k;
   bool round_x, round_w;
 };
 
 // The order of summation that the header states, in plain loops.
-std::vector<float> Stated(const std::vector<float>& w, const std::vector<float>& x, const Case& c,
-                          bool narrow) {
+std::vector<float> Stated(const std::vector<float>& w, const std::vector<float>& x,
+                          const ReproducibleCase& c, bool narrow) {
   std::vector<float> y;
   for (int64_t row = 0; row < c.n; ++row) {
     for (int64_t token = 0; token < c.m; ++token) {
@@ -67,14 +67,14 @@ bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 std::vector<float> Product(const std::vector<float>& w, const std::vector<float>& x,
-                           const Case& c) {
+                           const ReproducibleCase& c) {
   const PackedActivations packed(x, c.m, c.k);
   std::vector<float> y(static_cast<size_t>(c.n * c.m), std::nanf(""));
   ReproducibleMatmul(w, c.n, packed, y);
   return y;
 }
 
-constexpr Case kCases[] = {
+constexpr ReproducibleCase kCases[] = {
     {1, 1, 1, true, true},     {3, 7, 5, true, true},      {64, 6, 256, true, true},
     {65, 13, 257, true, true}, {2, 48, 1000, true, false}, {70, 5, 300, false, true},
     {1, 6, 0, true, true},     {130, 4, 63, false, false},
@@ -84,7 +84,7 @@ TEST(ReproducibleMatmul, SumsInTheStatedOrderOnEveryInstructionSet) {
   for (const int64_t target : hwy::SupportedAndGeneratedTargets()) {
     hwy::SetSupportedTargetsForTest(target);
     hwy::GetChosenTarget().Update(target);
-    for (const Case& c : kCases) {
+    for (const ReproducibleCase& c : kCases) {
       const std::vector<float> w = Normal(c.n * c.k, 1, c.round_w);
       const std::vector<float> x = Normal(c.m * c.k, 2, c.round_x);
       EXPECT_TRUE(SameBits(Product(w, x, c), Stated(w, x, c, c.round_x && c.round_w)))
@@ -96,7 +96,7 @@ TEST(ReproducibleMatmul, SumsInTheStatedOrderOnEveryInstructionSet) {
 }
 
 TEST(ReproducibleMatmul, TinyAndHugeValuesAreSummedWide) {
-  const Case c{2, 3, 40, true, true};
+  const ReproducibleCase c{2, 3, 40, true, true};
   for (const float special : {0x1p-120f, 0x1p100f, 0x1p-149f}) {
     std::vector<float> w = Normal(c.n * c.k, 3, true);
     std::vector<float> x = Normal(c.m * c.k, 4, true);
@@ -109,7 +109,7 @@ TEST(ReproducibleMatmul, TinyAndHugeValuesAreSummedWide) {
 }
 
 TEST(ReproducibleMatmul, NonFiniteWeightsReachOnlyTheirRow) {
-  const Case c{2, 3, 40, true, true};
+  const ReproducibleCase c{2, 3, 40, true, true};
   std::vector<float> w = Normal(c.n * c.k, 3, true);
   const std::vector<float> x = Normal(c.m * c.k, 4, true);
   w[41] = std::numeric_limits<float>::quiet_NaN();

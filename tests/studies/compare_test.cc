@@ -7,10 +7,12 @@
 
 #include "assay/base/error.h"
 #include "tests/support/paths.h"
+#include "tests/support/twins.h"
 
 namespace assay {
 namespace {
 
+using test::Find;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -23,13 +25,6 @@ CompareOptions MlxAgainstItsDecodedCopy() {
   options.renames = {CompareRename::Parse("*.weight=*")};
   options.allow_missing = true;
   return options;
-}
-
-const ComparedTensor& Find(const CompareReport& report, std::string_view name) {
-  for (const ComparedTensor& tensor : report.tensors) {
-    if (tensor.name == name) return tensor;
-  }
-  throw std::out_of_range(std::string(name));
 }
 
 TEST(CompareRename, WildcardsCarryOver) {

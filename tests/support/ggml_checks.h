@@ -1,21 +1,15 @@
 #pragma once
 
 #include <algorithm>
-#include <cctype>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "assay/base/text.h"
 #include "assay/formats/ggml.h"
 #include "tests/support/fixture.h"
 
 namespace assay::test {
-
-inline std::string Lower(std::string_view name) {
-  std::string lower(name);
-  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return lower;
-}
 
 /// The vectors of one type.
 inline Fixture BlocksOf(const GgmlType& type) {

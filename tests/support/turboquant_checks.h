@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -19,11 +18,6 @@ namespace assay::test {
 
 inline std::vector<std::byte> Copy(std::span<const std::byte> bytes) {
   return {bytes.begin(), bytes.end()};
-}
-
-inline std::string Lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
 }
 
 inline MatrixView MatrixOf(const Tensor& tensor) {
