@@ -69,6 +69,8 @@ struct EncoderCase {
   DType dtype;
   const char* codes;
   const char* scales;
+
+  friend void PrintTo(const EncoderCase& test_case, std::ostream* out) { *out << test_case.format; }
 };
 
 class Fp8Encoders : public testing::TestWithParam<EncoderCase> {};
