@@ -23,15 +23,9 @@ std::vector<PlaneSpec> Specs(int64_t rows, int64_t cols, int64_t escapes) {
           {"escape_values", DType::kBF16, Shape{escapes}}};
 }
 
-struct Choice {
-  int base;
-  int64_t escapes;
-};
-
-Choice Choose(const MatrixView& matrix) {
+int64_t NumEscapes(const MatrixView& matrix) {
   const auto counts = packed12::CountExponents(matrix.RowBytes(0, matrix.rows()));
-  const int base = packed12::ChooseBase(counts);
-  return {base, packed12::CountEscapes(counts, base)};
+  return packed12::CountEscapes(counts, packed12::ChooseBase(counts));
 }
 
 int Header(std::span<const std::byte> header, size_t at) {
@@ -152,12 +146,12 @@ std::vector<PlaneSpec> Packed12Format::Layout(int64_t rows, int64_t cols, DType 
 }
 
 std::vector<PlaneSpec> Packed12Format::LayoutFor(const MatrixView& matrix) const {
-  return Specs(matrix.rows(), matrix.cols(), Choose(matrix).escapes);
+  return Specs(matrix.rows(), matrix.cols(), NumEscapes(matrix));
 }
 
 std::optional<std::string> Packed12Format::WhyKeepPlain(const MatrixView& matrix) const {
   const int64_t num_values = matrix.rows() * matrix.cols();
-  const int64_t escapes = Choose(matrix).escapes;
+  const int64_t escapes = NumEscapes(matrix);
   const int64_t num_bytes = kHeaderBytes + PlaneBytes(num_values) + kEscapeBytes * escapes;
   if (static_cast<double>(escapes) > kMaxEscapeFraction * static_cast<double>(num_values)) {
     return fmt::format("{} of {} exponents fit no window of {}", escapes, num_values, kNumCodes);
@@ -170,20 +164,26 @@ std::optional<std::string> Packed12Format::WhyKeepPlain(const MatrixView& matrix
 
 EncodedMatrix Packed12Format::Encode(const MatrixView& matrix, const EncodeOptions& options) const {
   RequireEncodable(*this, matrix, options);
-  const Choice choice = Choose(matrix);
   EncodedMatrix encoded = MakeEncoded(matrix.rows(), matrix.cols());
-  for (PlaneSpec& spec : Specs(matrix.rows(), matrix.cols(), choice.escapes)) {
+  std::vector<PlaneSpec> specs = Specs(matrix.rows(), matrix.cols(), 0);
+  for (size_t i = 0; i < 3; ++i) {
     encoded.planes.push_back(
-        {std::move(spec.name), Tensor::AllocateUninitialized(spec.dtype, spec.shape)});
+        {specs[i].name, Tensor::AllocateUninitialized(specs[i].dtype, specs[i].shape)});
   }
+  const packed12::Escaped escaped = packed12::EncodeWords(matrix.RowBytes(0, matrix.rows()),
+                                                          encoded.planes[1].tensor.mutable_bytes(),
+                                                          encoded.planes[2].tensor.mutable_bytes());
   const std::span<std::byte> header = encoded.planes[0].tensor.mutable_bytes();
   std::ranges::fill(header, std::byte{0});
-  header[0] = static_cast<std::byte>(choice.base);
+  header[0] = static_cast<std::byte>(escaped.base);
   header[1] = static_cast<std::byte>(kVersion);
-  packed12::EncodeWords(
-      matrix.RowBytes(0, matrix.rows()), choice.base,
-      {encoded.planes[1].tensor.mutable_bytes(), encoded.planes[2].tensor.mutable_bytes(),
-       encoded.planes[3].tensor.mutable_bytes(), encoded.planes[4].tensor.mutable_bytes()});
+  specs = Specs(matrix.rows(), matrix.cols(), static_cast<int64_t>(escaped.values.size() / 2));
+  for (const auto& [index, bytes] :
+       {std::pair{size_t{3}, &escaped.indices}, std::pair{size_t{4}, &escaped.values}}) {
+    Tensor tensor = Tensor::AllocateUninitialized(specs[index].dtype, specs[index].shape);
+    std::ranges::copy(*bytes, tensor.mutable_bytes().begin());
+    encoded.planes.push_back({specs[index].name, std::move(tensor)});
+  }
   return encoded;
 }
 

@@ -19,13 +19,12 @@ const uint8_t* Bytes(std::span<const std::byte> bytes) {
 }
 uint8_t* Bytes(std::span<std::byte> bytes) { return reinterpret_cast<uint8_t*>(bytes.data()); }
 
-// The base that most of a few thousand words, spread over all of them, would choose.
+// The base that one word in 16 would choose. Why so many: two bases differ by their rarest exponents.
 int GuessBase(std::span<const std::byte> words) {
-  constexpr size_t kBlocks = 16;
   constexpr size_t kBlockBytes = 512;
-  const size_t stride = std::max(words.size() / kBlocks / 2 * 2, kBlockBytes);
+  constexpr size_t kStride = 16 * kBlockBytes;
   ExponentCounts counts{};
-  for (size_t block = 0; block < words.size(); block += stride) {
+  for (size_t block = 0; block < words.size(); block += kStride) {
     for (size_t at = block; at + 2 <= std::min(words.size(), block + kBlockBytes); at += 2) {
       uint16_t word;
       std::memcpy(&word, words.data() + at, sizeof(word));
@@ -63,6 +62,41 @@ std::array<uint8_t, 16> ExponentTable(int base) {
     exponents[code] = static_cast<uint8_t>(static_cast<size_t>(base) + code - 1);
   }
   return exponents;
+}
+
+// The exponents of words whose codes were just written, while those are in the cache.
+ExponentCounts CountCodes(const uint8_t* codes, size_t num_values, int base,
+                          std::span<const std::byte> escape_values) {
+  // Pairs of codes, which halves the updates, in two tables that take turns, so that equal
+  // neighbours do not wait for each other's store.
+  std::array<uint32_t, 512> pairs{};
+  const size_t num_bytes = CeilDiv(num_values, size_t{2});
+  size_t i = 0;
+  for (; i + 8 <= num_bytes; i += 8) {
+    uint64_t eight;
+    std::memcpy(&eight, codes + i, sizeof(eight));
+    for (int k = 0; k < 8; k += 2) {
+      ++pairs[eight & 0xFF];
+      ++pairs[256 + ((eight >> 8) & 0xFF)];
+      eight >>= 16;
+    }
+  }
+  for (; i < num_bytes; ++i) ++pairs[codes[i]];
+  const std::array<uint8_t, 16> exponents = ExponentTable(base);
+  ExponentCounts counts{};
+  for (size_t pair = 0; pair < 256; ++pair) {
+    const uint64_t count = uint64_t{pairs[pair]} + pairs[256 + pair];
+    counts[exponents[pair & 0xF]] += count;
+    counts[exponents[pair >> 4]] += count;
+  }
+  // Code 0, of exponent 0, also fills the last byte and stands for escapes.
+  counts[0] -= 2 * num_bytes - num_values + escape_values.size() / 2;
+  for (size_t k = 0; k < escape_values.size(); k += 2) {
+    uint16_t word;
+    std::memcpy(&word, escape_values.data() + k, sizeof(word));
+    ++counts[(word >> 7) & 0xFF];
+  }
+  return counts;
 }
 
 // decode(chunk's planes, its place in out) for each chunk, then patch(word, place) per escape.
@@ -137,42 +171,43 @@ int64_t CountEscapes(const ExponentCounts& counts, int base) noexcept {
   return static_cast<int64_t>(escapes);
 }
 
-void EncodeWords(std::span<const std::byte> words, int base, const OutputPlanes& out) {
+Escaped EncodeWords(std::span<const std::byte> words, std::span<std::byte> sm,
+                    std::span<std::byte> ex) {
   const auto num_values = static_cast<int64_t>(words.size() / 2);
-  const auto num_chunks = static_cast<size_t>(CeilDiv(num_values, kChunkValues));
   // Where each chunk's escapes go depends on those before it: encode every chunk with its escapes
   // in a list of its own, then join. Escapes are few; the lists cost nothing beside the planes.
-  struct ChunkEscapes {
-    std::vector<std::byte> indices;
-    std::vector<std::byte> values;
-    size_t count = 0;
-  };
-  std::vector<ChunkEscapes> chunks(num_chunks);
-  ParallelFor(0, num_values, kChunkValues, [&](int64_t first, int64_t last) {
-    thread_local std::vector<std::byte> indices;
-    thread_local std::vector<std::byte> values;
-    indices.resize(4 * kChunkValues);
-    values.resize(2 * kChunkValues);
-    const size_t count = EncodeChunk(words.data() + 2 * first, static_cast<size_t>(last - first),
-                                     base, static_cast<uint32_t>(first), Bytes(out.sm) + first,
-                                     Bytes(out.ex) + first / 2, indices.data(), values.data());
-    ChunkEscapes& chunk = chunks[static_cast<size_t>(first / kChunkValues)];
-    chunk.count = count;
-    chunk.indices.assign(indices.data(), indices.data() + 4 * count);
-    chunk.values.assign(values.data(), values.data() + 2 * count);
-  });
-  size_t written = 0;
-  for (const ChunkEscapes& chunk : chunks) {
-    if ((written + chunk.count) * 2 > out.escape_values.size()) {
-      ThrowInternal("packed12: more escapes than were counted");
-    }
-    std::copy(chunk.indices.begin(), chunk.indices.end(), out.escape_indices.data() + 4 * written);
-    std::copy(chunk.values.begin(), chunk.values.end(), out.escape_values.data() + 2 * written);
-    written += chunk.count;
+  std::vector<Escaped> chunks(static_cast<size_t>(CeilDiv(num_values, kChunkValues)));
+  Escaped all;
+  all.base = GuessBase(words);
+  for (;;) {
+    ExponentCounts counts{};
+    std::mutex mutex;
+    ParallelFor(0, num_values, kChunkValues, [&](int64_t first, int64_t last) {
+      thread_local std::vector<std::byte> indices;
+      thread_local std::vector<std::byte> values;
+      indices.resize(4 * kChunkValues);
+      values.resize(2 * kChunkValues);
+      const auto num_here = static_cast<size_t>(last - first);
+      uint8_t* codes = Bytes(ex) + first / 2;
+      const size_t count =
+          EncodeChunk(words.data() + 2 * first, num_here, all.base, static_cast<uint32_t>(first),
+                      Bytes(sm) + first, codes, indices.data(), values.data());
+      Escaped& chunk = chunks[static_cast<size_t>(first / kChunkValues)];
+      chunk.indices.assign(indices.data(), indices.data() + 4 * count);
+      chunk.values.assign(values.data(), values.data() + 2 * count);
+      const ExponentCounts here = CountCodes(codes, num_here, all.base, chunk.values);
+      const std::lock_guard lock(mutex);
+      for (size_t e = 0; e < counts.size(); ++e) counts[e] += here[e];
+    });
+    const int best = ChooseBase(counts);
+    if (best == all.base) break;
+    all.base = best;
   }
-  if (written * 2 != out.escape_values.size()) {
-    ThrowInternal("packed12: {} escapes, {} were counted", written, out.escape_values.size() / 2);
+  for (const Escaped& chunk : chunks) {
+    all.indices.insert(all.indices.end(), chunk.indices.begin(), chunk.indices.end());
+    all.values.insert(all.values.end(), chunk.values.begin(), chunk.values.end());
   }
+  return all;
 }
 
 void DecodeWords(const InputPlanes& planes, int64_t first, int64_t count,

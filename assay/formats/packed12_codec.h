@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace assay::packed12 {
 
@@ -22,18 +23,19 @@ int ChooseBase(const ExponentCounts& counts) noexcept;
 /// Words that have no code under `base`.
 int64_t CountEscapes(const ExponentCounts& counts, int base) noexcept;
 
-/// Where the planes of one matrix are to be written. Spans as Packed12Format lays them out.
-struct OutputPlanes {
-  std::span<std::byte> sm;
-  std::span<std::byte> ex;
-  std::span<std::byte> escape_indices;
-  std::span<std::byte> escape_values;
+/// What stands beside the planes of one value each.
+struct Escaped {
+  int base = 1;
+  std::vector<std::byte> indices;  ///< u32 each
+  std::vector<std::byte> values;   ///< bf16 each
 };
 
-/// Writes the planes of `words` under `base`, on all threads.
-/// Requires spans of exactly the right sizes. Errors: internal.
-/// Accuracy: exact, the same bytes on every instruction set and thread count.
-void EncodeWords(std::span<const std::byte> words, int base, const OutputPlanes& out);
+/// Writes the planes of `words` under ChooseBase's base, on all threads: `sm` a byte and `ex` half
+/// a byte for each. The words are read from memory once, unless a sample of them misleads. Requires
+/// spans of exactly the right sizes. Accuracy: exact, the same bytes on every instruction set and
+/// thread count.
+Escaped EncodeWords(std::span<const std::byte> words, std::span<std::byte> sm,
+                    std::span<std::byte> ex);
 
 /// The planes of one matrix that passed validation.
 struct InputPlanes {

@@ -260,6 +260,29 @@ TEST(Packed12, ExponentsAreCountedExactlyOnEveryTarget) {
       [&] { EXPECT_EQ(packed12::CountExponents(plain.bytes()), expected); });
 }
 
+// The encoder starts from a sample: the base must be that of all words, whatever a sample shows.
+TEST(Packed12, TheBaseIsTheBestOneWhateverASampleShows) {
+  for (const int period : {16, 256, 4096}) {
+    for (const int sampled : {1, 100, 254}) {
+      std::vector<uint16_t> words(static_cast<size_t>(3 * packed12::kChunkValues + 1));
+      for (size_t i = 0; i < words.size(); ++i) {
+        const bool first = i % static_cast<size_t>(period) < static_cast<size_t>(period / 16);
+        words[i] = static_cast<uint16_t>((first ? sampled : 180) << 7 | static_cast<int>(i & 0x7F));
+      }
+      const auto num_values = static_cast<int64_t>(words.size());
+      const Tensor plain = TensorOfWords(words, {num_values});
+      const packed12::ExponentCounts counts = packed12::CountExponents(plain.bytes());
+      test::OnEveryTargetAndThreadCount([&] {
+        const EncodedMatrix encoded = kFormat.Encode(MatrixView(plain.view(), 1, num_values), {});
+        const int base = packed12::ChooseBase(counts);
+        EXPECT_EQ(std::to_integer<int>(encoded.planes[0].tensor.bytes()[0]), base);
+        EXPECT_EQ(encoded.planes[4].tensor.num_bytes(), 2 * packed12::CountEscapes(counts, base));
+        EXPECT_EQ(DecodeWordsOf(encoded), CopyOf(plain.bytes()));
+      });
+    }
+  }
+}
+
 RC_GTEST_PROP(Packed12, RandomWordsComeBackInAnyShape, ()) {
   const auto rows = *rc::gen::inRange<int64_t>(0, 9);
   const auto cols = *rc::gen::inRange<int64_t>(0, 150);
