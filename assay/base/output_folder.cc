@@ -39,10 +39,10 @@ OutputFolder::OutputFolder(const std::string& path)
   }
   RemoveStaleTemporaries(parent_);
   constexpr int kAttempts = 16;
-  constexpr mode_t kMode = 0777;  // the umask takes its part
+  constexpr mode_t kFolderMode = 0777;  // the umask takes its part
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     temporary_ = TemporaryPath(parent_, fs::path(target_).filename().string());
-    if (mkdir(temporary_.c_str(), kMode) != 0) {
+    if (mkdir(temporary_.c_str(), kFolderMode) != 0) {
       if (errno == EEXIST) continue;
       ThrowInput("{}: cannot create it: {}", path, std::strerror(errno));
     }

@@ -12,18 +12,17 @@
 namespace assay {
 namespace {
 
-constexpr uint64_t kLengthBytes = 8;
-
 uint64_t ReadLength(std::span<const std::byte> file) {
   uint64_t length = 0;
-  for (size_t i = kLengthBytes; i-- > 0;) length = length << 8 | std::to_integer<uint64_t>(file[i]);
+  for (size_t i = kSafetensorsLengthBytes; i-- > 0;)
+    length = length << 8 | std::to_integer<uint64_t>(file[i]);
   return length;
 }
 
 // The header text, padding cut off.
 std::string_view HeaderText(std::span<const std::byte> file, std::string_view path) {
   const uint64_t num_file_bytes = file.size();
-  if (num_file_bytes < kLengthBytes) {
+  if (num_file_bytes < kSafetensorsLengthBytes) {
     ThrowInput("{}: too short: expected at least 8 bytes, found {}", path, num_file_bytes);
   }
   const uint64_t length = ReadLength(file);
@@ -32,23 +31,24 @@ std::string_view HeaderText(std::span<const std::byte> file, std::string_view pa
     ThrowInput("{}: header: its length of {} bytes is above the limit of {}; is this safetensors?",
                path, Grouped(length), Grouped(kMaxSafetensorsHeaderBytes));
   }
-  if (length > num_file_bytes - kLengthBytes) {
+  if (length > num_file_bytes - kSafetensorsLengthBytes) {
     ThrowInput("{}: header: truncated: expected {} bytes, found {}; is the download complete?",
-               path, Grouped(length), Grouped(num_file_bytes - kLengthBytes));
+               path, Grouped(length), Grouped(num_file_bytes - kSafetensorsLengthBytes));
   }
-  std::string_view text = AsText(file.subspan(kLengthBytes, static_cast<size_t>(length)));
+  std::string_view text =
+      AsText(file.subspan(kSafetensorsLengthBytes, static_cast<size_t>(length)));
   if (text.front() != '{') {
     ThrowInput("{}: header: expected it to start with '{{' (0x7B), found 0x{:02X}", path,
                static_cast<unsigned char>(text.front()));
   }
   if (const auto invalid = FirstInvalidUtf8(text)) {
     ThrowInput("{}: header: not valid UTF-8 at byte {}", path,
-               Grouped(uint64_t{kLengthBytes + *invalid}));
+               Grouped(uint64_t{kSafetensorsLengthBytes + *invalid}));
   }
   // The JSON reader would take a NUL for the end of its input.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
     ThrowInput("{}: header: NUL at byte {}; padding must be spaces, and JSON holds none", path,
-               Grouped(uint64_t{kLengthBytes + nul}));
+               Grouped(uint64_t{kSafetensorsLengthBytes + nul}));
   }
   text = text.substr(0, text.find_last_not_of(' ') + 1);
   if (text.back() == '\n' || text.back() == '\r' || text.back() == '\t') {
@@ -123,7 +123,7 @@ void CheckSafetensorsRanges(const SafetensorsHeader& header, int64_t num_data_by
 SafetensorsHeader ReadSafetensorsHeader(std::span<const std::byte> file, std::string_view path) {
   const std::string_view text = HeaderText(file, path);
   SafetensorsHeader header = ParseSafetensorsJson(text, path);
-  header.data_offset = static_cast<int64_t>(kLengthBytes + ReadLength(file));
+  header.data_offset = static_cast<int64_t>(kSafetensorsLengthBytes + ReadLength(file));
   CheckSafetensorsRanges(header, static_cast<int64_t>(file.size()) - header.data_offset, path);
   return header;
 }

@@ -30,6 +30,8 @@ struct SafetensorsHeader {
 
 /// The longest header a reader must accept, in bytes.
 inline constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
+/// Of the number before the header that tells its length.
+inline constexpr size_t kSafetensorsLengthBytes = 8;
 
 /// Reads the header of a file whose content is `file`, and checks every rule of the format against
 /// the file's size. No byte of the data buffer is read.

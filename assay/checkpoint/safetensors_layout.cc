@@ -106,9 +106,8 @@ SafetensorsLayout LayOutSafetensors(const std::vector<TensorSpec>& tensors,
   }
   header += '}';
 
-  constexpr size_t kLengthBytes = 8;
   const auto unit = static_cast<size_t>(alignment);
-  header.append((unit - (kLengthBytes + header.size()) % unit) % unit, ' ');
+  header.append((unit - (kSafetensorsLengthBytes + header.size()) % unit) % unit, ' ');
   if (header.size() > kMaxSafetensorsHeaderBytes) {
     ThrowInput("{}: a header of {} bytes is above the format's limit of {}; use more shards", path,
                Grouped(uint64_t{header.size()}), Grouped(kMaxSafetensorsHeaderBytes));

@@ -198,14 +198,15 @@ class Pairing {
   void PairJoined() {
     std::map<std::string, std::vector<std::string>> wholes;
     for (const auto& [name, naming] : namings_) {
+      const std::vector<std::string>& parts = naming.parts;
       const auto free = [&](const std::string& other) { return Free(other); };
       // A name of its own in the file comes before its parts, unless it is the name of one.
       const bool has_own = std::ranges::any_of(naming.names, [&](const std::string& other) {
-        return Free(other) && std::ranges::find(naming.parts, other) == naming.parts.end();
+        return Free(other) && std::ranges::find(parts, other) == parts.end();
       });
-      if (!has_own && !naming.parts.empty() && std::ranges::all_of(naming.parts, free)) {
+      if (!has_own && !parts.empty() && std::ranges::all_of(parts, free)) {
         BorderPair pair{{name}, {}, name, {}, false, {BorderConversion::kJoinedRows}};
-        for (const std::string& part : naming.parts) {
+        for (const std::string& part : parts) {
           pair.gguf.push_back(Part(part, naming));
           pair.gguf_name += (pair.gguf_name.empty() ? "" : " + ") + part;
         }
