@@ -33,6 +33,7 @@
 #include <string>
 #include <vector>
 
+#include "assay/base/aligned_buffer.h"
 #include "assay/base/error.h"
 #include "assay/base/parallel.h"
 #include "assay/base/target.h"
@@ -141,9 +142,11 @@ class Peer {
   std::string Decode(const std::string& dtype_name) {
     const auto dtype = ParseDType(dtype_name);
     if (!dtype || encoded_.format == nullptr) ThrowUsage("decode: encode first, then a dtype");
-    decoded_.resize(static_cast<size_t>(encoded_.rows * encoded_.cols * BitsOf(*dtype) / 8));
-    return Time(
-        [&] { encoded_.format->DecodeRowsTo(encoded_, 0, encoded_.rows, *dtype, decoded_); });
+    decoded_.Resize(static_cast<size_t>(encoded_.rows * encoded_.cols * BitsOf(*dtype) / 8));
+    return Time([&] {
+      encoded_.format->DecodeRowsTo(encoded_, 0, encoded_.rows, *dtype,
+                                    std::span(decoded_.data(), decoded_.size()));
+    });
   }
 
   std::string Save(const std::string& folder) const {
@@ -205,7 +208,7 @@ class Peer {
   std::string name_;
   Tensor tensor_;
   EncodedMatrix encoded_;
-  std::vector<std::byte> decoded_;
+  AlignedBuffer<std::byte> decoded_;  // as a Tensor's bytes lie
   std::vector<std::byte> copy_;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 
@@ -12,6 +13,8 @@
 #include "assay/formats/fp_blocks.h"
 #include "assay/formats/ggml_blocks.h"
 #include "assay/formats/planes.h"
+#include "assay/numeric/bulk.h"
+#include "assay/tensor/convert.h"
 
 namespace assay {
 namespace {
@@ -77,7 +80,7 @@ std::string GgmlFormat::Summary() const {
       8.0 * static_cast<double>(type_.block_bytes) / static_cast<double>(type_.block_values));
 }
 
-bool GgmlFormat::CanEncode() const { return ggml_internal::CodecOf(type_).encode != nullptr; }
+bool GgmlFormat::CanEncode() const { return ggml_internal::EncoderOf(type_) != nullptr; }
 
 std::optional<std::string> GgmlFormat::WhyNot(int64_t rows, int64_t cols, DType dtype) const {
   if (!IsWeightFloat(dtype)) {
@@ -109,7 +112,7 @@ EncodedMatrix GgmlFormat::Encode(const MatrixView& matrix, const EncodeOptions& 
   if (matrix.rows() == 0 || cols == 0) return encoded;
   const int64_t row_bytes = cols / type_.block_values * type_.block_bytes;
   auto* out = reinterpret_cast<uint8_t*>(encoded.planes[0].tensor.mutable_bytes().data());
-  const auto encode = ggml_internal::CodecOf(type_).encode;
+  const auto encode = ggml_internal::EncoderOf(type_);
   ParallelFor(0, matrix.rows(), RowsPerChunk(cols, kValuesPerGgmlChunk),
               [&](int64_t first, int64_t last) {
                 std::unique_ptr<float[]> scratch;
@@ -146,11 +149,30 @@ void GgmlFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, int64_t
 
 void GgmlFormat::DecodeRowsTo(const EncodedMatrix& encoded, int64_t first, int64_t count,
                               DType dtype, std::span<std::byte> out) const {
-  if (dtype != DType::kF32 || reinterpret_cast<uintptr_t>(out.data()) % alignof(float) != 0) {
-    return Format::DecodeRowsTo(encoded, first, count, dtype, out);
+  if (!IsWeightFloat(dtype)) ThrowInternal("{}: rows as {}", Name(), NameOf(dtype));
+  const auto element_bytes = static_cast<size_t>(BitsOf(dtype) / 8);
+  RequireRowRange(encoded, first, count, out.size(), static_cast<int64_t>(element_bytes));
+  if (dtype == DType::kF32 && reinterpret_cast<uintptr_t>(out.data()) % alignof(float) == 0) {
+    return DecodeRows(encoded, first, count,
+                      {reinterpret_cast<float*>(out.data()), out.size() / sizeof(float)});
   }
-  RequireRowRange(encoded, first, count, out.size(), sizeof(float));
-  DecodeRows(encoded, first, count, {reinterpret_cast<float*>(out.data()), out.size() / 4});
+  const int64_t row_blocks = encoded.cols / type_.block_values;
+  const auto* blocks = reinterpret_cast<const uint8_t*>(encoded.Get("blocks").bytes().data()) +
+                       first * row_blocks * type_.block_bytes;
+  constexpr int64_t kRun = 2048;  // a multiple of every block that stays in the first cache
+  const int64_t run_blocks = kRun / type_.block_values;
+  const int64_t chunk_blocks = 16 * run_blocks;
+  ParallelFor(0, count * row_blocks, chunk_blocks, [&](int64_t begin, int64_t end) {
+    alignas(64) std::array<float, kRun> values;
+    for (int64_t at = begin; at < end; at += run_blocks) {
+      const int64_t here = std::min(run_blocks, end - at);
+      const auto run = std::span(values).first(static_cast<size_t>(here * type_.block_values));
+      ggml_internal::DecodeBlocks(type_, blocks + at * type_.block_bytes, run);
+      Round(ElementOf(dtype), run,
+            out.subspan(static_cast<size_t>(at * type_.block_values) * element_bytes,
+                        run.size() * element_bytes));
+    }
+  });
 }
 
 void GgmlFormat::Validate(const EncodedMatrix& encoded, std::string_view name) const {

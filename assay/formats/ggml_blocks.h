@@ -39,46 +39,20 @@ struct Encoded {
   Refusal why = Refusal::kNone;
 };
 
-/// One type of blocks.
-struct Codec {
-  std::string_view name;
-  /// Takes `num_blocks` consecutive blocks apart. Leaves `mins` alone when the type has none.
-  void (*unpack)(const GgmlType& type, const uint8_t* blocks, size_t num_blocks, Parts parts);
-  /// Encodes consecutive blocks of finite values. Null for decode-only types.
-  Encoded (*encode)(const float* values, size_t num_blocks, uint8_t* out) = nullptr;
-};
+/// Takes `num_blocks` consecutive blocks apart. Leaves `mins` alone when the type has none. Errors:
+/// internal for plain types.
+void UnpackBlocks(const GgmlType& type, const uint8_t* blocks, size_t num_blocks, Parts parts);
 
-/// Errors: internal for plain types.
-const Codec& CodecOf(const GgmlType& type);
-
-/// Decodes whole blocks. Requires values.size() / block_values of them.
+/// Decodes whole blocks. Requires values.size() / block_values of them. Errors: as UnpackBlocks.
 void DecodeBlocks(const GgmlType& type, const uint8_t* blocks, std::span<float> values);
 
-/// Multiplies out `num_groups` groups of 16.
-void ScaleCodes(Parts parts, size_t num_groups, float* values);
+/// Encodes consecutive blocks of finite values.
+using EncodeFunction = Encoded (*)(const float* values, size_t num_blocks, uint8_t* out);
 
-// One block each; the sections of docs/formats/ggml.md of the same names draw them.
+/// Null for decode-only and plain types.
+EncodeFunction EncoderOf(const GgmlType& type) noexcept;
 
-void UnpackQ4_0(const uint8_t* block, Parts parts);
-void UnpackQ4_1(const uint8_t* block, Parts parts);
-void UnpackQ5_0(const uint8_t* block, Parts parts);
-void UnpackQ5_1(const uint8_t* block, Parts parts);
-void UnpackQ8_0(const uint8_t* block, Parts parts);
-void UnpackQ8_1(const uint8_t* block, Parts parts);
-void UnpackIQ4_NL(const uint8_t* block, Parts parts);
-void UnpackMXFP4(const uint8_t* block, Parts parts);
-void UnpackNVFP4(const uint8_t* block, Parts parts);
-void UnpackQ1_0(const uint8_t* block, Parts parts);
-void UnpackQ2_0(const uint8_t* block, Parts parts);
-void UnpackTQ1_0(const uint8_t* block, Parts parts);
-void UnpackTQ2_0(const uint8_t* block, Parts parts);
-
-void UnpackQ2_K(const uint8_t* block, Parts parts);
-void UnpackQ3_K(const uint8_t* block, Parts parts);
-void UnpackQ4_K(const uint8_t* block, Parts parts);
-void UnpackQ5_K(const uint8_t* block, Parts parts);
-void UnpackQ6_K(const uint8_t* block, Parts parts);
-void UnpackQ8_K(const uint8_t* block, Parts parts);
+// One block each of the types whose codes are entries of code books.
 
 void UnpackIQ2_XXS(const uint8_t* block, Parts parts);
 void UnpackIQ2_XS(const uint8_t* block, Parts parts);
@@ -87,7 +61,6 @@ void UnpackIQ3_XXS(const uint8_t* block, Parts parts);
 void UnpackIQ3_S(const uint8_t* block, Parts parts);
 void UnpackIQ1_S(const uint8_t* block, Parts parts);
 void UnpackIQ1_M(const uint8_t* block, Parts parts);
-void UnpackIQ4_XS(const uint8_t* block, Parts parts);
 
 /// What both IQ4 types' codes stand for.
 inline constexpr std::array<int8_t, 16> kIq4Values = {-127, -104, -83, -65, -49, -35, -22, -10,

@@ -17,6 +17,10 @@ inline uint32_t U32At(const uint8_t* at) noexcept {
   return U16At(at) | static_cast<uint32_t>(U16At(at + 2)) << 16;
 }
 
+inline uint64_t U64At(const uint8_t* at) noexcept {
+  return U32At(at) | uint64_t{U32At(at + 4)} << 32;
+}
+
 inline float F16At(const uint8_t* at) noexcept { return F16ToFloat(U16At(at)); }
 
 inline void PutU16(uint8_t* at, uint32_t value) noexcept {
@@ -39,13 +43,6 @@ inline SixBitPair SixBitPairAt(const uint8_t* scales, int j) noexcept {
   if (j < 4) return {scales[j] & 63, scales[j + 4] & 63};
   return {(scales[j + 4] & 15) | (scales[j - 4] >> 6) << 4, scales[j + 4] >> 4 | (scales[j] >> 6)
                                                                                      << 4};
-}
-
-/// The 6-bit scale j = 0..15 of Q3_K in its 12 bytes, 32 more than what it stands for.
-inline int SixBitAt(const uint8_t* scales, int j) noexcept {
-  const int low = j < 8 ? scales[j] & 15 : scales[j - 8] >> 4;
-  const int high = (scales[8 + j % 4] >> (2 * (j / 4))) & 3;
-  return low | high << 4;
 }
 
 }  // namespace assay::ggml_internal

@@ -1,151 +1,169 @@
 #include <algorithm>
-#include <bit>
 
+#include "assay/base/error.h"
+#include "assay/base/neon_for_sve.h"
 #include "assay/formats/ggml_blocks.h"
-#include "assay/formats/ggml_bytes.h"
 
-// Types whose blocks hold one scale, or one a group, in the clear.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "assay/formats/ggml_unpack.cc"
+#include "hwy/foreach_target.h"  // IWYU pragma: keep
+//
+#include "assay/formats/ggml_unpack-inl.h"
+#include "assay/formats/ggml_unpack_k-inl.h"
+#include "hwy/highway.h"
 
-namespace assay::ggml_internal {
+HWY_BEFORE_NAMESPACE();
+namespace assay::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace gu = ggml_unpack;
+
+using ggml_internal::kGroup;
+using ggml_internal::Parts;
+
+template <auto kUnpack>
+void UnpackEach(const GgmlType& type, const uint8_t* blocks, size_t num_blocks, Parts parts) {
+  for (size_t b = 0; b < num_blocks; ++b) {
+    if constexpr (requires { kUnpack(blocks, parts); }) {
+      kUnpack(blocks, parts);
+    } else {
+      kUnpack(blocks, parts, gu::PutCodes{parts});
+    }
+    blocks += type.block_bytes;
+    parts.codes += type.block_values;
+    parts.scales += static_cast<size_t>(type.block_values) / kGroup;
+    parts.mins += static_cast<size_t>(type.block_values) / kGroup;
+  }
+}
+
+HWY_INLINE void ScaleGroup(const int8_t* codes, float scale, float min, float* values) {
+  const hn::Rebind<uint8_t, hn::CappedTag<float, kGroup>> d;
+  for (size_t i = 0; i < kGroup; i += hn::Lanes(d)) {
+    const auto* bytes = reinterpret_cast<const uint8_t*>(codes + i);
+    gu::PutScaled(d, hn::LoadU(d, bytes), scale, min, values + i);
+  }
+}
+
+/// For blocks of 32, whose parts then stay in registers.
+template <auto kUnpack>
+void DecodeSmall(const GgmlType& type, const uint8_t* blocks, size_t num_blocks, float* values) {
+  constexpr size_t kGroups = 2;
+  for (size_t b = 0; b < num_blocks; ++b) {
+    alignas(16) int8_t codes[kGroups * kGroup];
+    float scales[kGroups];
+    float mins[kGroups] = {};
+    kUnpack(blocks, {codes, scales, mins});
+    for (size_t g = 0; g < kGroups; ++g) {
+      ScaleGroup(codes + g * kGroup, scales[g], mins[g], values + g * kGroup);
+    }
+    blocks += type.block_bytes;
+    values += kGroups * kGroup;
+  }
+}
+
+/// For blocks of 256, whose codes go from the vector they are unpacked in to their values.
+template <auto kUnpack>
+void DecodeLarge(const GgmlType& type, const uint8_t* blocks, size_t num_blocks, float* values) {
+  constexpr size_t kValues = 256;
+  alignas(64) float scales[kValues / kGroup];
+  alignas(64) float mins[kValues / kGroup] = {};
+  const Parts parts{nullptr, scales, mins};
+  for (size_t b = 0; b < num_blocks; ++b) {
+    kUnpack(blocks, parts, gu::PutValues{parts, values});
+    blocks += type.block_bytes;
+    values += kValues;
+  }
+}
+
+struct Unpacker {
+  std::string_view name;
+  void (*unpack)(const GgmlType& type, const uint8_t* blocks, size_t num_blocks, Parts parts);
+  void (*decode)(const GgmlType& type, const uint8_t* blocks, size_t num_blocks,
+                 float* values) = nullptr;
+};
+
+constexpr Unpacker kUnpackers[] = {
+    {"Q4_0", UnpackEach<gu::UnpackQ4_0>, DecodeSmall<gu::UnpackQ4_0>},
+    {"Q4_1", UnpackEach<gu::UnpackQ4_1>, DecodeSmall<gu::UnpackQ4_1>},
+    {"Q5_0", UnpackEach<gu::UnpackQ5_0>, DecodeSmall<gu::UnpackQ5_0>},
+    {"Q5_1", UnpackEach<gu::UnpackQ5_1>, DecodeSmall<gu::UnpackQ5_1>},
+    {"Q8_0", UnpackEach<gu::UnpackQ8_0>, DecodeSmall<gu::UnpackQ8_0>},
+    {"Q8_1", UnpackEach<gu::UnpackQ8_1>},
+    {"Q2_K", UnpackEach<gu::UnpackQ2_K<gu::PutCodes>>, DecodeLarge<gu::UnpackQ2_K<gu::PutValues>>},
+    {"Q3_K", UnpackEach<gu::UnpackQ3_K<gu::PutCodes>>, DecodeLarge<gu::UnpackQ3_K<gu::PutValues>>},
+    {"Q4_K", UnpackEach<gu::UnpackQ4_K<gu::PutCodes>>, DecodeLarge<gu::UnpackQ4_K<gu::PutValues>>},
+    {"Q5_K", UnpackEach<gu::UnpackQ5_K<gu::PutCodes>>, DecodeLarge<gu::UnpackQ5_K<gu::PutValues>>},
+    {"Q6_K", UnpackEach<gu::UnpackQ6_K<gu::PutCodes>>, DecodeLarge<gu::UnpackQ6_K<gu::PutValues>>},
+    {"Q8_K", UnpackEach<gu::UnpackQ8_K>},
+    {"IQ2_XXS", UnpackEach<ggml_internal::UnpackIQ2_XXS>},
+    {"IQ2_XS", UnpackEach<ggml_internal::UnpackIQ2_XS>},
+    {"IQ2_S", UnpackEach<ggml_internal::UnpackIQ2_S>},
+    {"IQ3_XXS", UnpackEach<ggml_internal::UnpackIQ3_XXS>},
+    {"IQ3_S", UnpackEach<ggml_internal::UnpackIQ3_S>},
+    {"IQ1_S", UnpackEach<ggml_internal::UnpackIQ1_S>},
+    {"IQ1_M", UnpackEach<ggml_internal::UnpackIQ1_M>},
+    {"IQ4_NL", UnpackEach<gu::UnpackIQ4_NL>, DecodeSmall<gu::UnpackIQ4_NL>},
+    {"IQ4_XS", UnpackEach<gu::UnpackIQ4_XS<gu::PutCodes>>,
+     DecodeLarge<gu::UnpackIQ4_XS<gu::PutValues>>},
+    {"TQ1_0", UnpackEach<gu::UnpackTQ1_0>},
+    {"TQ2_0", UnpackEach<gu::UnpackTQ2_0<gu::PutCodes>>,
+     DecodeLarge<gu::UnpackTQ2_0<gu::PutValues>>},
+    {"MXFP4", UnpackEach<gu::UnpackMXFP4>, DecodeSmall<gu::UnpackMXFP4>},
+    {"NVFP4", UnpackEach<gu::UnpackNVFP4>},
+    {"Q1_0", UnpackEach<gu::UnpackQ1_0>},
+    {"Q2_0", UnpackEach<gu::UnpackQ2_0>},
+};
+
+const Unpacker& FindUnpacker(const GgmlType& type) {
+  for (const Unpacker& unpacker : kUnpackers) {
+    if (unpacker.name == type.name) return unpacker;
+  }
+  ThrowInternal("no blocks of {}", type.name);
+}
+
+void UnpackOnTarget(const GgmlType& type, const uint8_t* blocks, size_t num_blocks, Parts parts) {
+  FindUnpacker(type).unpack(type, blocks, num_blocks, parts);
+}
+
+void DecodeOnTarget(const GgmlType& type, const uint8_t* blocks, size_t num_blocks, float* values) {
+  const Unpacker& unpacker = FindUnpacker(type);
+  if (unpacker.decode != nullptr) return unpacker.decode(type, blocks, num_blocks, values);
+  constexpr size_t kRun = 1024;  // a multiple of every block that stays in the first cache
+  constexpr size_t kGroups = kRun / kGroup;
+  alignas(64) int8_t codes[kRun];
+  alignas(64) float scales[kGroups];
+  alignas(64) float mins[kGroups] = {};
+  const auto block_values = static_cast<size_t>(type.block_values);
+  while (num_blocks != 0) {
+    const size_t count = std::min(num_blocks, kRun / block_values);
+    unpacker.unpack(type, blocks, count, {codes, scales, mins});
+    for (size_t g = 0; g < count * block_values / kGroup; ++g, values += kGroup) {
+      ScaleGroup(codes + g * kGroup, scales[g], mins[g], values);
+    }
+    blocks += count * static_cast<size_t>(type.block_bytes);
+    num_blocks -= count;
+  }
+}
+
+}  // namespace assay::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace assay {
 namespace {
-
-constexpr int kHalf = 16;
-
-/// The split halves: byte j holds value j in its low and value j + 16 in its high nibble.
-template <typename Value>
-void UnpackHalves(const uint8_t* nibbles, int8_t* codes, const Value& value) {
-  for (int j = 0; j < kHalf; ++j) {
-    codes[j] = value(nibbles[j] & 15);
-    codes[j + kHalf] = value(nibbles[j] >> 4);
-  }
-}
-
-/// The same with a fifth bit, bit i of `high` for value i.
-void UnpackFiveBits(const uint8_t* nibbles, uint32_t high, int offset, int8_t* codes) {
-  for (int j = 0; j < kHalf; ++j) {
-    const uint32_t low_bit = (high >> j) & 1;
-    const uint32_t high_bit = (high >> (j + kHalf)) & 1;
-    codes[j] = static_cast<int8_t>(static_cast<int>((nibbles[j] & 15U) | low_bit << 4) - offset);
-    codes[j + kHalf] =
-        static_cast<int8_t>(static_cast<int>((nibbles[j] >> 4) | high_bit << 4) - offset);
-  }
-}
-
-void SetScales(float scale, size_t num_values, Parts parts) {
-  std::fill_n(parts.scales, num_values / kGroup, scale);
-}
-
-int8_t TritOf(uint32_t byte, uint32_t power) {
-  const uint32_t shifted = (byte * power) & 0xFF;
-  return static_cast<int8_t>(static_cast<int>((shifted * 3) >> 8) - 1);
-}
-
-constexpr uint32_t kPowersOf3[] = {1, 3, 9, 27, 81};
-
+HWY_EXPORT(UnpackOnTarget);
+HWY_EXPORT(DecodeOnTarget);
 }  // namespace
 
-float HalfE8M0(uint8_t e) noexcept {
-  constexpr uint32_t kSmallest = 0x00200000;  // 2^−128
-  return std::bit_cast<float>(e < 2 ? kSmallest << e : (e - 1U) << 23);
+void ggml_internal::UnpackBlocks(const GgmlType& type, const uint8_t* blocks, size_t num_blocks,
+                                 Parts parts) {
+  HWY_DYNAMIC_DISPATCH(UnpackOnTarget)(type, blocks, num_blocks, parts);
 }
 
-float HalfUE4M3(uint8_t code) noexcept {
-  if (code == 0x7F) return 0.0F;
-  if (code == 0xFF) return 240.0F;
-  return 0.5F * E4M3ToFloat(code & 0x7F);
+void ggml_internal::DecodeBlocks(const GgmlType& type, const uint8_t* blocks,
+                                 std::span<float> values) {
+  const size_t num_blocks = values.size() / static_cast<size_t>(type.block_values);
+  HWY_DYNAMIC_DISPATCH(DecodeOnTarget)(type, blocks, num_blocks, values.data());
 }
 
-void UnpackQ4_0(const uint8_t* block, Parts parts) {
-  SetScales(F16At(block), 32, parts);
-  UnpackHalves(block + 2, parts.codes, [](int nibble) { return static_cast<int8_t>(nibble - 8); });
-}
-
-void UnpackQ4_1(const uint8_t* block, Parts parts) {
-  SetScales(F16At(block), 32, parts);
-  std::fill_n(parts.mins, 2, -F16At(block + 2));
-  UnpackHalves(block + 4, parts.codes, [](int nibble) { return static_cast<int8_t>(nibble); });
-}
-
-void UnpackQ5_0(const uint8_t* block, Parts parts) {
-  SetScales(F16At(block), 32, parts);
-  UnpackFiveBits(block + 6, U32At(block + 2), 16, parts.codes);
-}
-
-void UnpackQ5_1(const uint8_t* block, Parts parts) {
-  SetScales(F16At(block), 32, parts);
-  std::fill_n(parts.mins, 2, -F16At(block + 2));
-  UnpackFiveBits(block + 8, U32At(block + 4), 0, parts.codes);
-}
-
-void UnpackQ8_0(const uint8_t* block, Parts parts) {
-  SetScales(F16At(block), 32, parts);
-  std::memcpy(parts.codes, block + 2, 32);
-}
-
-void UnpackQ8_1(const uint8_t* block, Parts parts) {
-  SetScales(F16At(block), 32, parts);
-  std::memcpy(parts.codes, block + 4, 32);
-}
-
-void UnpackIQ4_NL(const uint8_t* block, Parts parts) {
-  SetScales(F16At(block), 32, parts);
-  UnpackHalves(block + 2, parts.codes,
-               [](int nibble) { return kIq4Values[static_cast<size_t>(nibble)]; });
-}
-
-void UnpackMXFP4(const uint8_t* block, Parts parts) {
-  SetScales(HalfE8M0(block[0]), 32, parts);
-  UnpackHalves(block + 1, parts.codes,
-               [](int nibble) { return kTwiceE2M1[static_cast<size_t>(nibble)]; });
-}
-
-void UnpackNVFP4(const uint8_t* block, Parts parts) {
-  for (size_t s = 0; s < 4; ++s) {
-    parts.scales[s] = HalfUE4M3(block[s]);
-    const uint8_t* nibbles = block + 4 + 8 * s;
-    int8_t* codes = parts.codes + kGroup * s;
-    for (size_t j = 0; j < 8; ++j) {
-      codes[j] = kTwiceE2M1[nibbles[j] & 15];
-      codes[j + 8] = kTwiceE2M1[nibbles[j] >> 4];
-    }
-  }
-}
-
-void UnpackQ1_0(const uint8_t* block, Parts parts) {
-  SetScales(F16At(block), 128, parts);
-  for (size_t i = 0; i < 128; ++i) {
-    parts.codes[i] = static_cast<int8_t>(2 * ((block[2 + i / 8] >> (i % 8)) & 1) - 1);
-  }
-}
-
-void UnpackQ2_0(const uint8_t* block, Parts parts) {
-  SetScales(F16At(block), 64, parts);
-  for (size_t i = 0; i < 64; ++i) {
-    parts.codes[i] = static_cast<int8_t>(((block[2 + i / 4] >> (2 * (i % 4))) & 3) - 1);
-  }
-}
-
-void UnpackTQ1_0(const uint8_t* block, Parts parts) {
-  SetScales(F16At(block + 52), 256, parts);
-  int8_t* codes = parts.codes;
-  // Runs of bytes that give one trit each, then the next: 32 and 16 with five, 4 with four.
-  for (const auto& [first, bytes, trits] : {std::array{0, 32, 5}, {32, 16, 5}, {48, 4, 4}}) {
-    for (int n = 0; n < trits; ++n) {
-      for (int m = 0; m < bytes; ++m) *codes++ = TritOf(block[first + m], kPowersOf3[n]);
-    }
-  }
-}
-
-void UnpackTQ2_0(const uint8_t* block, Parts parts) {
-  SetScales(F16At(block + 64), 256, parts);
-  int8_t* codes = parts.codes;
-  for (int half = 0; half < 2; ++half) {
-    for (int shift = 0; shift < 8; shift += 2) {
-      for (int m = 0; m < 32; ++m) {
-        *codes++ = static_cast<int8_t>(((block[32 * half + m] >> shift) & 3) - 1);
-      }
-    }
-  }
-}
-
-}  // namespace assay::ggml_internal
+}  // namespace assay
+#endif  // HWY_ONCE

@@ -163,20 +163,4 @@ void UnpackIQ1_M(const uint8_t* block, Parts parts) {
   }
 }
 
-void UnpackIQ4_XS(const uint8_t* block, Parts parts) {
-  const float d = F16At(block);
-  const unsigned high = U16At(block + 2);
-  for (int run = 0; run < kRuns; ++run) {
-    const int low = (block[4 + run / 2] >> (4 * (run % 2))) & 15;
-    const int scale = low | static_cast<int>((high >> (2 * run)) & 3) << 4;
-    parts.scales[2 * run] = parts.scales[2 * run + 1] = d * static_cast<float>(scale - 32);
-    const uint8_t* nibbles = block + 8 + 16 * run;
-    int8_t* codes = parts.codes + 32 * run;
-    for (int j = 0; j < 16; ++j) {
-      codes[j] = kIq4Values[nibbles[j] & 15];
-      codes[j + 16] = kIq4Values[nibbles[j] >> 4];
-    }
-  }
-}
-
 }  // namespace assay::ggml_internal

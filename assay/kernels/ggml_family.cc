@@ -82,9 +82,9 @@ bool GgmlTermMagnitudes(const EncodedMatrix& weight, int64_t row, std::span<doub
   std::vector<float> mins(groups);
   const int64_t row_blocks = weight.cols / type->block_values;
   const auto* blocks = reinterpret_cast<const uint8_t*>(weight.Get("blocks").bytes().data());
-  ggml_internal::CodecOf(*type).unpack(*type, blocks + row * row_blocks * type->block_bytes,
-                                       static_cast<size_t>(row_blocks),
-                                       {codes.data(), scales.data(), mins.data()});
+  ggml_internal::UnpackBlocks(*type, blocks + row * row_blocks * type->block_bytes,
+                              static_cast<size_t>(row_blocks),
+                              {codes.data(), scales.data(), mins.data()});
   for (size_t c = 0; c < out.size(); ++c) {
     const auto scale = static_cast<double>(scales[c / kGroup]);
     const auto min = static_cast<double>(mins[c / kGroup]);

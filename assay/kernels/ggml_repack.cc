@@ -63,9 +63,8 @@ struct Row {
         mins(static_cast<size_t>(cols) / kGroup) {}
 
   void Unpack(const GgmlType& type, const uint8_t* blocks) {
-    ggml_internal::CodecOf(type).unpack(type, blocks,
-                                        codes.size() / static_cast<size_t>(type.block_values),
-                                        {codes.data(), scales.data(), mins.data()});
+    ggml_internal::UnpackBlocks(type, blocks, codes.size() / static_cast<size_t>(type.block_values),
+                                {codes.data(), scales.data(), mins.data()});
   }
 
   /// Replaces the integers by their codes and packs those.

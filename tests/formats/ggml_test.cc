@@ -9,7 +9,10 @@
 
 #include "assay/checkpoint/model.h"
 #include "assay/formats/checkpoint_form.h"
+#include "assay/formats/ggml_blocks.h"
 #include "assay/formats/ggml_iq_grids.h"
+#include "assay/numeric/bulk.h"
+#include "assay/tensor/convert.h"
 #include "tests/support/bits.h"
 #include "tests/support/errors.h"
 #include "tests/support/every_target.h"
@@ -69,6 +72,58 @@ TEST_P(GgmlTypesTest, BytesThatNoEncoderWritesDecodeToSomething) {
   const std::vector<std::byte> once = test::DecodeAll(encoded, DType::kF32);
   test::OnEveryTargetAndThreadCount([&] {
     EXPECT_EQ(test::DifferentValues(DType::kF32, test::DecodeAll(encoded, DType::kF32), once), 0);
+  });
+}
+
+/// The blocks of the vectors, over and over.
+EncodedMatrix LongRows(const GgmlType& type, int64_t rows, int64_t row_blocks) {
+  const Tensor given = BlocksOf(type).Get("decode.blocks");
+  Tensor blocks = Tensor::Allocate(DType::kU8, Shape{rows, row_blocks * type.block_bytes});
+  for (size_t i = 0; i < blocks.bytes().size(); ++i) {
+    blocks.mutable_bytes()[i] = given.bytes()[i % given.bytes().size()];
+  }
+  return MatrixOf(type, blocks);
+}
+
+TEST_P(GgmlTypesTest, RowsRoundedToHalvesAreTheirValuesRounded) {
+  const EncodedMatrix encoded = LongRows(*GetParam(), 3, 8192 / GetParam()->block_values + 3);
+  std::vector<float> values(static_cast<size_t>(2 * encoded.cols));
+  encoded.format->DecodeRows(encoded, 1, 2, values);
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    const size_t bytes = values.size() * static_cast<size_t>(BitsOf(dtype) / 8);
+    std::vector<std::byte> expected(bytes);
+    Round(ElementOf(dtype), values, expected);
+    test::OnEveryTargetAndThreadCount([&] {
+      std::vector<std::byte> found(bytes + 1);
+      const auto unaligned = std::span(found).subspan(1);
+      encoded.format->DecodeRowsTo(encoded, 1, 2, dtype, unaligned);
+      EXPECT_EQ(test::DifferentElements(unaligned, expected), 0) << NameOf(dtype);
+    });
+  }
+}
+
+TEST_P(GgmlTypesTest, BlocksTakenApartMultiplyOutToTheirValues) {
+  const GgmlType& type = *GetParam();
+  const EncodedMatrix encoded = LongRows(type, 1, 2048 / type.block_values + 3);
+  const auto num_values = static_cast<size_t>(encoded.cols);
+  std::vector<float> expected(num_values);
+  encoded.format->DecodeRows(encoded, 0, 1, expected);
+  test::OnEveryTarget([&] {
+    std::vector<int8_t> codes(num_values);
+    std::vector<float> scales(num_values / ggml_internal::kGroup);
+    std::vector<float> mins(scales.size());
+    ggml_internal::UnpackBlocks(
+        type, reinterpret_cast<const uint8_t*>(encoded.planes[0].tensor.bytes().data()),
+        num_values / static_cast<size_t>(type.block_values),
+        {codes.data(), scales.data(), mins.data()});
+    std::vector<float> values(num_values);
+    for (size_t i = 0; i < num_values; ++i) {
+      const size_t group = i / ggml_internal::kGroup;
+      values[i] = scales[group] * static_cast<float>(codes[i]) - mins[group];
+    }
+    EXPECT_EQ(test::DifferentElements(std::as_bytes(std::span(values)),
+                                      std::as_bytes(std::span(expected)), 4),
+              0);
   });
 }
 
