@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "assay/formats/planes.h"
 #include "assay/numeric/element.h"
-#include "assay/tensor/convert.h"
 
 namespace assay::affine_internal {
 namespace {
@@ -58,7 +58,7 @@ void DecodeGroupsScalar(const Geometry& geometry, const std::byte* codes, const 
       const float code = static_cast<float>(pending & mask);
       pending >>= geometry.bits;
       num_pending -= geometry.bits;
-      const float value = RoundTo(step_dtype, RoundTo(step_dtype, code * scale) + bias);
+      const float value = RoundToDType(step_dtype, RoundToDType(step_dtype, code * scale) + bias);
       StoreFloat(out_dtype, value, out, g * geometry.group_size + i);
     }
   }

@@ -198,20 +198,32 @@ void BitsAndBytesFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first,
   };
   const int64_t begin = first * encoded.cols;
   const int64_t end = begin + count * encoded.cols;
-  ParallelFor(begin / block_, CeilDiv(end, block_), kBlocksPerChunk,
-              [&](int64_t first_block, int64_t last_block) {
-                for (int64_t block = first_block; block < last_block; ++block) {
-                  const float scale = magnitude(block);
-                  const int64_t stop = std::min(end, (block + 1) * block_);
-                  for (int64_t i = std::max(begin, block * block_); i < stop; ++i) {
-                    const auto byte = static_cast<uint8_t>(codes[i / 2]);
-                    const float product = table[i % 2 == 0 ? byte >> 4 : byte & 15] * scale;
-                    out[static_cast<size_t>(i - begin)] =
-                        rounding == DecodeRounding::kNone ? product
-                                                          : RoundToDType(encoded.dtype, product);
-                  }
-                }
-              });
+  ParallelFor(
+      begin / block_, CeilDiv(end, block_), kBlocksPerChunk,
+      [&](int64_t first_block, int64_t last_block) {
+        for (int64_t block = first_block; block < last_block; ++block) {
+          const float scale = magnitude(block);
+          const int64_t stop = std::min(end, (block + 1) * block_);
+          const int64_t start = std::max(begin, block * block_);
+          if (start >= stop) continue;
+          const std::span<float> values =
+              out.subspan(static_cast<size_t>(start - begin), static_cast<size_t>(stop - start));
+          // Rows of odd length start and end inside a byte.
+          const auto high = [&](int64_t i) { return std::to_integer<size_t>(codes[i] >> 4); };
+          const auto low = [&](int64_t i) {
+            return std::to_integer<size_t>(codes[i] & std::byte{15});
+          };
+          float* to = values.data();
+          int64_t byte = start / 2;
+          if (start % 2 != 0) *to++ = table[low(byte++)] * scale;
+          for (; byte < stop / 2; ++byte) {
+            *to++ = table[high(byte)] * scale;
+            *to++ = table[low(byte)] * scale;
+          }
+          if (stop % 2 != 0) *to = table[high(byte)] * scale;
+          if (rounding != DecodeRounding::kNone) RoundAllTo(encoded.dtype, values);
+        }
+      });
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include "assay/base/error.h"
 #include "assay/base/parallel.h"
 #include "assay/formats/planes.h"
+#include "assay/numeric/bit_packing.h"
 #include "assay/tensor/convert.h"
 
 namespace assay {
@@ -233,11 +234,20 @@ void IntPackedFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, in
   const TensorView& scales = encoded.Get("scales").view();
   const std::byte* const zeros = symmetric_ ? nullptr : encoded.Get("zero_points").bytes().data();
   const int offset = 1 << (bits_ - 1);
-  const auto field = [&](const std::byte* words, size_t index) {
-    const auto stream = [words](size_t w) { return WordAt(words, w); };
-    const uint32_t stored = storage_ == IntStorage::kLegacy ? LegacyField(words, index, bits_)
-                                                            : StreamField(stream, index, bits_);
-    return static_cast<int>(stored) - offset;
+  // Codes as stored; `offset` makes them signed.
+  const auto unpack_row = [&](size_t row, std::span<uint8_t> fields) {
+    const std::byte* const words = codes + row * row_bytes;
+    if (bytes) {
+      std::ranges::transform(std::span(words, cols), fields.begin(), [](std::byte code) {
+        return static_cast<uint8_t>(std::to_integer<uint8_t>(code) ^ 0x80U);
+      });
+    } else if (storage_ == IntStorage::kStream) {
+      UnpackBits(bits_, {words, row_bytes}, 0, fields);
+    } else {
+      for (size_t k = 0; k < cols; ++k) {
+        fields[k] = static_cast<uint8_t>(LegacyField(words, k, bits_));
+      }
+    }
   };
   const auto zero_of = [&](size_t row, size_t g) {
     if (bytes) return static_cast<int>(static_cast<int8_t>(zeros[row * groups + g]));
@@ -253,22 +263,20 @@ void IntPackedFormat::DecodeRows(const EncodedMatrix& encoded, int64_t first, in
   ParallelFor(first, first + count, RowsPerChunk(encoded.cols, kValuesPerIntChunk),
               [&](int64_t begin, int64_t end) {
                 std::vector<float> row_scales(groups);
+                std::vector<uint8_t> fields(cols);
                 for (int64_t r = begin; r < end; ++r) {
                   const auto row = static_cast<size_t>(r);
                   ReadFloats(scales, r * static_cast<int64_t>(groups), row_scales);
-                  const std::byte* const row_codes = codes + row * row_bytes;
+                  unpack_row(row, fields);
                   float* const values = out.data() + static_cast<size_t>(r - first) * cols;
                   for (size_t g = 0; g < groups; ++g) {
-                    const int zero = symmetric_ ? 0 : zero_of(row, g);
+                    const int zero = offset + (symmetric_ ? 0 : zero_of(row, g));
+                    const float scale = row_scales[g];
                     for (size_t k = g * group_length; k < (g + 1) * group_length; ++k) {
-                      const int q = bytes ? static_cast<int>(static_cast<int8_t>(row_codes[k]))
-                                          : field(row_codes, k);
-                      const float product = static_cast<float>(q - zero) * row_scales[g];
-                      values[k] = rounding == DecodeRounding::kNone
-                                      ? product
-                                      : RoundToDType(encoded.dtype, product);
+                      values[k] = static_cast<float>(fields[k] - zero) * scale;
                     }
                   }
+                  if (rounding != DecodeRounding::kNone) RoundAllTo(encoded.dtype, {values, cols});
                 }
               });
 }

@@ -8,9 +8,9 @@
 #include "assay/formats/mlx_fp_checkpoint.h"
 #include "assay/formats/mx_scale_rules.h"
 #include "assay/formats/nvfp4.h"
+#include "assay/formats/planes.h"
 #include "assay/numeric/bulk.h"
 #include "assay/numeric/element.h"
-#include "assay/tensor/convert.h"
 
 namespace assay {
 namespace {
@@ -32,7 +32,7 @@ const FpMode& ModeOf(MlxFpMode mode) { return kFpModes[static_cast<size_t>(mode)
 
 /// The mx exponent is that of T(m / max) rounded up; T matters where the quotient is subnormal.
 uint8_t MxByte(float amax, float element_max, DType dtype) {
-  const float r = RoundTo(dtype, amax / element_max);
+  const float r = RoundToDType(dtype, amax / element_max);
   return r == 0.0f ? uint8_t{127} : CeilPowerOfTwoByte(r);
 }
 
@@ -101,7 +101,7 @@ EncodedMatrix MlxFpFormat::Encode(const MatrixView& matrix, const EncodeOptions&
   const auto choose = [&](std::span<const uint32_t> amax_bits, std::span<uint8_t> scales,
                           std::span<float> factors) {
     for (size_t b = 0; b < scales.size(); ++b) {
-      factors[b] = RoundTo(source, std::bit_cast<float>(amax_bits[b]) / element_max) * enc;
+      factors[b] = RoundToDType(source, std::bit_cast<float>(amax_bits[b]) / element_max) * enc;
     }
     RoundSaturating(Element::kE4M3, factors, std::as_writable_bytes(scales));
     Widen(Element::kE4M3, std::as_bytes(scales), factors);

@@ -19,14 +19,6 @@ float ValueOf(unsigned nibble) noexcept {
   return static_cast<float>(static_cast<int>(nibble ^ 8u) - 8);
 }
 
-void RoundAllTo(DType dtype, std::span<float> values) noexcept {
-  if (dtype == DType::kBF16) {
-    for (float& value : values) value = RoundToBF16(value);
-  } else if (dtype == DType::kF16) {
-    for (float& value : values) value = RoundToF16(value);
-  }
-}
-
 }  // namespace
 
 ModelOptInt4Format::ModelOptInt4Format(int64_t group_size) : group_size_(group_size) {

@@ -9,9 +9,9 @@
 #include "assay/base/error.h"
 #include "assay/formats/compressed_tensors.h"
 #include "assay/formats/modelopt.h"
+#include "assay/formats/planes.h"
 #include "assay/numeric/bulk.h"
 #include "assay/numeric/element.h"
-#include "assay/tensor/convert.h"
 
 namespace assay {
 namespace {
@@ -80,7 +80,7 @@ void ChooseModelOpt(AmaxBits amax, float tensor_scale, std::span<uint8_t> bytes,
 void ChooseCompressedTensors(AmaxBits amax, float global_scale, DType dtype,
                              std::span<uint8_t> bytes, std::span<float> factors) {
   for (size_t b = 0; b < factors.size(); ++b) {
-    const float scale = global_scale * RoundTo(dtype, MagnitudeOf(amax[b]) / kElementMax);
+    const float scale = global_scale * RoundToDType(dtype, MagnitudeOf(amax[b]) / kElementMax);
     // What rounds to zero, 2^−10 and below, takes 0.125.
     factors[b] = scale <= 0x1p-10f ? 0.125f : scale;
   }
@@ -107,8 +107,8 @@ void ChooseTorchao(AmaxBits amax, float tensor_scale, std::span<uint8_t> bytes,
 /// compressed-tensors takes a reciprocal and a product, each rounded to the dtype of the weight.
 float CompressedTensorsGlobalScale(float amax, DType dtype) {
   const float tiny = dtype == DType::kF16 ? 0x1p-14f : 0x1p-126f;
-  const float reciprocal = RoundTo(dtype, 1.0f / std::max(amax, tiny));
-  const float scale = RoundTo(dtype, reciprocal * kNvfp4Max);
+  const float reciprocal = RoundToDType(dtype, 1.0f / std::max(amax, tiny));
+  const float scale = RoundToDType(dtype, reciprocal * kNvfp4Max);
   return std::isfinite(scale) ? scale : 1.0f;
 }
 

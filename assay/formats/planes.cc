@@ -1,7 +1,6 @@
 #include "assay/formats/planes.h"
 
 #include "assay/base/error.h"
-#include "assay/numeric/element.h"
 
 namespace assay {
 
@@ -23,10 +22,12 @@ void RequireRowRange(const EncodedMatrix& encoded, int64_t first, int64_t count,
   }
 }
 
-float RoundToDType(DType dtype, float x) {
-  if (dtype == DType::kBF16) return RoundToBF16(x);
-  if (dtype == DType::kF16) return RoundToF16(x);
-  return x;
+void RoundAllTo(DType dtype, std::span<float> values) noexcept {
+  if (dtype == DType::kBF16) {
+    for (float& value : values) value = RoundToBF16(value);
+  } else if (dtype == DType::kF16) {
+    for (float& value : values) value = RoundToF16(value);
+  }
 }
 
 }  // namespace assay

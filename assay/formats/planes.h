@@ -5,6 +5,7 @@
 #include <span>
 
 #include "assay/formats/format.h"
+#include "assay/numeric/element.h"
 
 /// What the formats' implementations share about planes and row ranges.
 namespace assay {
@@ -18,7 +19,14 @@ void RequireRowRange(const EncodedMatrix& encoded, int64_t first, int64_t count,
                      int64_t element_bytes = 1);
 
 /// x rounded once to f32 (not at all), f16 or bf16, widened again.
-float RoundToDType(DType dtype, float x);
+inline float RoundToDType(DType dtype, float x) noexcept {
+  if (dtype == DType::kBF16) return RoundToBF16(x);
+  if (dtype == DType::kF16) return RoundToF16(x);
+  return x;
+}
+
+/// Each value so rounded: one branch for all.
+void RoundAllTo(DType dtype, std::span<float> values) noexcept;
 
 /// Element `index` of little-endian 32-bit words at any alignment.
 inline uint32_t WordAt(const std::byte* words, size_t index) noexcept {

@@ -15,11 +15,4 @@ Element ElementOf(DType dtype);
 /// and elements inside the tensor's bytes. Errors: internal.
 void ReadFloats(const TensorView& tensor, int64_t first, std::span<float> out);
 
-/// x rounded once to a dtype and widened again: bf16 and f16; x itself for others.
-inline float RoundTo(DType dtype, float x) noexcept {
-  if (dtype == DType::kBF16) return RoundToBF16(x);
-  if (dtype == DType::kF16) return RoundToF16(x);
-  return x;
-}
-
 }  // namespace assay
