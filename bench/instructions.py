@@ -1,7 +1,7 @@
 """Instructions of the products' inner loops, per 1,000 weights, counted by callgrind: no clock, no noise.
 
-    python bench/instructions.py build/dev/bench/assay_peer            writes bench/baselines/instructions-avx2.json
-    python bench/instructions.py build/dev/bench/assay_peer --check    compares with it; exit 1 when one grew
+    python3 bench/instructions.py build/dev/bench/assay_peer            writes bench/baselines/instructions-avx2.json
+    python3 bench/instructions.py build/dev/bench/assay_peer --check    compares with it; exit 1 when one grew
 
 Needs valgrind (scripts/install-deps --count), which knows no AVX-512: hence AVX2. One row of x, one thread,
 weights of a fixed seed, K = 4096; what a call of 256 rows of W takes beyond one of 128, so that the work done
@@ -128,16 +128,20 @@ def main():
     parser.add_argument("--only", default="*", help="with --check: a pattern of names, 'affine*'")
     parser.add_argument("--target", default="avx2", help="avx2, sse4 or scalar; each has its own baseline")
     options = parser.parse_args()
+    path = pathlib.Path(__file__).parent / "baselines" / f"instructions-{options.target}.json"
     if options.only != "*" and not options.check:
         parser.error("--only: a baseline holds every kernel; it goes with --check")
+    if options.check and not path.exists():
+        parser.error(f"{path.name}: no such baseline; without --check one is written")
     if shutil.which("valgrind") is None:
         parser.error("valgrind is not installed")
 
-    path = pathlib.Path(__file__).parent / "baselines" / f"instructions-{options.target}.json"
     peer = Peer(options.peer, options.target)
     facts = {"compiler": peer.ask("compiler"), "target": peer.ask("target"), "m": 1, "k": K, "n": ROWS}
     baseline = json.loads(path.read_text()) if options.check else None
     measured = measure(peer, options.only)
+    if not measured:
+        parser.error(f"--only: no kernel is called {options.only}")
     if baseline is None:
         write(path, facts, measured)
         return

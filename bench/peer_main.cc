@@ -11,15 +11,13 @@
 //   dump FILE           the bytes that decode made                    → "ok"
 //   dump-planes FILE    the bytes of the kept planes, one after another → "ok"
 //   product VARIANT M K N COPIES   prepares x · W^T on so many copies of a synthetic weight
-//                                                                     → "ok ID BYTES
-//                                                                     IMPLEMENTATION"
+//                                                            → "ok ID BYTES IMPLEMENTATION"
 //   multiply ID         one call, on the next copy                    → seconds: wall, CPU
 //   read MIB            a plain sum over the next MIB of a buffer ten times as large
 //                                                                     → seconds: wall, CPU
-//   formats                                                 → the names of those that can encode
-//   compiler                                                          → "gcc 12.2.0"
-//   target                                                            → the instruction set that
-//   runs
+//   formats                                       → the names of those that can encode
+//   compiler                                      → "gcc 12.2.0"
+//   target                                        → the instruction set that runs
 
 #include <chrono>
 #include <cstring>

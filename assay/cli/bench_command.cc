@@ -109,6 +109,7 @@ std::function<int()> SetUpBench(CLI::App& app, const CommonOptions& common) {
       ->check(CLI::Range(1e-3, 1e6).description(""))
       ->type_name("GB");
   app.add_option("--seed", study.seed, "Seed of weights and activations; default 42")
+      ->check(Unsigned64())
       ->type_name("N");
   app.add_option("--baseline", options->baseline, "Say what changed since this earlier report")
       ->type_name("FILE");

@@ -49,9 +49,12 @@ struct Command {
 /// All of them, in the order of --help.
 std::span<const Command* const> Commands();
 
-/// Checks for options: one of some words; a whole number from `least` to `most`.
+/// Checks for options: one of some words; a whole number from `least` to `most`; a whole number
+/// that 64 bits hold, without a sign (the parser would take −1 for the largest); not empty.
 CLI::Validator OneOf(std::vector<std::string> words);
 CLI::Validator InRange(int64_t least, int64_t most);
+CLI::Validator Unsigned64();
+CLI::Validator NotEmpty();
 
 /// Adds the shared options to a command's parser.
 void AddCommonOptions(CLI::App& app, Results results, CommonOptions& common);

@@ -1,7 +1,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <fmt/ranges.h>
+
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +16,7 @@
 #include "assay/base/output_file.h"
 #include "assay/base/parallel.h"
 #include "assay/base/target.h"
+#include "assay/base/text.h"
 #include "assay/checkpoint/mapped_file.h"
 #include "assay/cli/command.h"
 
@@ -37,10 +41,27 @@ CLI::Validator InRange(int64_t least, int64_t most) {
   return CLI::Range(least, most).description("");
 }
 
+CLI::Validator Unsigned64() {
+  return {[](std::string& text) -> std::string {
+            uint64_t value = 0;
+            const char* const last = text.data() + text.size();
+            const auto [end, error] = std::from_chars(text.data(), last, value);
+            if (error == std::errc{} && end == last) return {};
+            return fmt::format("{}: expected a whole number from 0 to 2^64 - 1", Quoted(text));
+          },
+          ""};
+}
+
+CLI::Validator NotEmpty() {
+  return {[](std::string& text) { return std::string(text.empty() ? "the name is empty" : ""); },
+          ""};
+}
+
 void AddCommonOptions(CLI::App& app, Results results, CommonOptions& common) {
   const char* const group = "Common options";
   if (results == Results::kReport) {
     app.add_option("-o,--output", common.report_path, "Write the report to this file, as JSON")
+        ->check(NotEmpty())
         ->type_name("FILE")
         ->group(group);
   }
@@ -63,7 +84,7 @@ void AddCommonOptions(CLI::App& app, Results results, CommonOptions& common) {
       ->group(group);
   app.add_option_function<std::string>(
          "--target", [](const std::string& name) { ForceTarget(name); },
-         "Force an instruction set: scalar, sse4, avx2, avx512, avx512_dl")
+         fmt::format("Force an instruction set: {}", fmt::join(SupportedTargets(), ", ")))
       ->type_name("T")
       ->group(group);
   app.add_flag("-q,--quiet", common.quiet, "No progress and no notes on stderr")->group(group);

@@ -46,6 +46,7 @@ std::function<int()> SetUpFidelity(CLI::App& app, const CommonOptions& common) {
       ->check(InRange(0, 65536))
       ->type_name("N");
   app.add_option("--seed", study.seed, "Seed of the synthetic activations; default 42")
+      ->check(Unsigned64())
       ->type_name("N");
   app.add_option("--activations", study.activations, "Real activations: safetensors or npy")
       ->type_name("FILE");

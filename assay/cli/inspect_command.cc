@@ -1,6 +1,8 @@
 #include <memory>
 
+#include "assay/base/error.h"
 #include "assay/base/glob.h"
+#include "assay/base/text.h"
 #include "assay/cli/commands.h"
 #include "assay/report/inspect_report.h"
 
@@ -19,6 +21,10 @@ int InspectCommand(const InspectFlags& options, const CommonOptions& common) {
     std::erase_if(report.tensors, [&](const InspectedTensor& tensor) {
       return !GlobMatchAny(options.tensors, tensor.name);
     });
+    // A pattern that fits nothing is more likely a slip than a question.
+    if (report.tensors.empty()) {
+      ThrowUsage("{}: no tensor fits {}", options.path, Quoted(options.tensors.front()));
+    }
   }
   if (common.json) {
     Print(Serialise(InspectJson(report, common.command_line)));

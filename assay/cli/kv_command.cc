@@ -61,6 +61,7 @@ std::function<int()> SetUpKv(CLI::App& app, const CommonOptions& common) {
       ->check(InRange(1, 1 << 20))
       ->type_name("N");
   app.add_option("--seed", study.seed, "Seed of the synthetic captures; default 42")
+      ->check(Unsigned64())
       ->type_name("N");
   app.add_flag("--per-capture", options->per_capture,
                "Formats side by side for every capture, however many");

@@ -50,7 +50,9 @@ std::function<int()> SetUpVectors(CLI::App& app, const CommonOptions& common) {
   app.add_option("--cols", options->cols, "Columns; default: 256, or what the format takes")
       ->check(InRange(1, int64_t{1} << 20))
       ->type_name("K");
-  app.add_option("--seed", options->study.seed, "Of the random rows (default 1)")->type_name("N");
+  app.add_option("--seed", options->study.seed, "Of the random rows (default 1)")
+      ->check(Unsigned64())
+      ->type_name("N");
   return [options, &common] { return VectorsCommand(*options, common); };
 }
 

@@ -189,9 +189,9 @@ Scheme SchemeOf(const Format& format) {
   return {"nvfp4-pack-quantized", 4, 16, "tensor_group", "torch.float8_e4m3fn"};
 }
 
-class CompressedTensorsLayout final : public CheckpointForm {
+class CompressedTensorsCheckpointForm final : public CheckpointForm {
  public:
-  explicit CompressedTensorsLayout(bool packed) : packed_(packed) {}
+  explicit CompressedTensorsCheckpointForm(bool packed) : packed_(packed) {}
 
   std::string TensorName(std::string_view weight_name, std::string_view plane) const override {
     const std::string module = ModuleOf(weight_name);
@@ -224,8 +224,8 @@ class CompressedTensorsLayout final : public CheckpointForm {
 }  // namespace
 
 const CheckpointForm* CompressedTensorsForm(bool packed) {
-  static const CompressedTensorsLayout kPackedForm(true);
-  static const CompressedTensorsLayout kWholeBytes(false);
+  static const CompressedTensorsCheckpointForm kPackedForm(true);
+  static const CompressedTensorsCheckpointForm kWholeBytes(false);
   return packed ? &kPackedForm : &kWholeBytes;
 }
 

@@ -89,6 +89,7 @@ void ThrowNotFinite(const Format& format, const EncodeOptions& options, int64_t 
                     int64_t cols, std::span<const float> values) {
   const auto at = std::find_if_not(values.begin(), values.end(),
                                    [](float value) { return std::isfinite(value); });
+  if (at == values.end()) ThrowInput("{}: it changed while it was read", options.tensor_name);
   const int64_t index = at - values.begin();
   ThrowInput("{}: row {}, column {}: {} cannot hold {}; every value must be finite",
              options.tensor_name, first_row + index / cols, index % cols, format.Name(),

@@ -7,13 +7,13 @@
 namespace assay {
 
 /// The blocks of ggml, the tensor types of GGUF files: a run of a row's values shares the scales
-/// that stand with its codes in one block of bytes. Layout:   plane "blocks" U8 [rows, cols /
-/// block_values · block_bytes], the bytes of a GGUF tensor. Values:   decode to f32, each product
-/// and sum rounded by itself. A file's scales may be infinite
-///           or NaN and decode as such.
+/// that stand with its codes in one block of bytes.
+///
+/// Layout:   plane "blocks" U8 [rows, cols / block_values · block_bytes], as in a GGUF tensor.
+/// Values:   decode to f32, each product and sum rounded by itself. A file's scales may be
+///           infinite or NaN and decode as such.
 /// Encoding: what ggml's quantiser writes without an importance matrix; NaN, infinity and blocks
-/// for
-///           which upstream's arithmetic has no defined or no finite result are refused.
+///           whose result upstream leaves undefined or not finite are refused.
 /// Accuracy: exact on every target: the bits of ggml 0.25.3.
 /// Source:   ggml, src/ggml-quants.c; docs/formats/ggml.md.
 class GgmlFormat final : public Format, public std::enable_shared_from_this<GgmlFormat> {

@@ -15,9 +15,8 @@ enum class GptqLayout : uint8_t {
 
 /// GPTQ: integer codes with a scale and an integer zero per group of inputs; decoded only.
 /// Layout:   planes "qweight" I32 [⌈K·b/32⌉, N], packed down the inputs; "qzeros" I32 [G,
-/// ⌈N·b/32⌉],
-///           packed along the outputs; "scales" [G, N]; "g_idx" I32 [K], the group of each input.
-///           3 bits and planar words need K and N divisible by 32.
+///           ⌈N·b/32⌉], packed along the outputs; "scales" [G, N]; "g_idx" I32 [K], the group of
+///           each input. 3 bits and planar words need K and N divisible by 32.
 /// Values:   w[n][k] = scale[G][n] · (code − zero), G = g_idx[k]: integer subtraction, one product
 ///           rounded to the scale's dtype.
 /// Accuracy: exact.

@@ -13,8 +13,7 @@ namespace assay {
 ///           (3 bits: I32 [⌈R/10⌉, C], ten rows a word, the first in bits 29..27); "scale" and
 ///           "zero" [R, 1] (axis 1) or [1, C] (axis 0).
 /// Values:   w = (code − zero) · scale in the compute dtype: the difference and the product are
-/// each
-///           rounded.
+///           each rounded.
 /// Accuracy: exact.
 /// Source:   hqq 0.2.8; docs/formats/hqq.md.
 class HqqFormat final : public Format {

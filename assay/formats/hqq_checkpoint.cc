@@ -70,7 +70,6 @@ class Meta {
 constexpr std::array<std::pair<std::string_view, int>, 5> kPackings = {
     {{"8bit_u8", 8}, {"4bit_u8", 4}, {"3bit_32", 3}, {"2bit_u8", 2}, {"1bit_u8", 1}}};
 
-/// The dtype strings hqq writes. Upstream evaluates them as code; here they are only compared.
 void AddModule(const CheckpointSource& source, const StoredTensor& codes, Recognition& found) {
   const std::string base(BaseOf(codes.name, ".W_q"));
   const Meta meta(source, base);

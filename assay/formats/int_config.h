@@ -24,6 +24,7 @@ std::string StringMember(const CheckpointSource& source, const nlohmann::json& c
                          const char* key, std::string_view fallback);
 
 /// "bfloat16" or "torch.bfloat16", and so for float16 and float32; nothing for other texts.
+/// Some upstreams evaluate such a text as code; here it is only compared.
 std::optional<DType> TorchDType(std::string_view text) noexcept;
 
 /// Base of "P.qweight" and the like: `name` without `suffix`; empty when it does not end so.

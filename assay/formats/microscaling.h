@@ -14,9 +14,9 @@ enum class MxProducer : uint8_t {
   kModelOpt,           ///< fp4 ties toward zero, zeros take code 8
 };
 
-/// OCP Microscaling: 32 values of a row share one power-of-two scale, value = element · 2^(s −
-/// 127). Layout:   planes "codes" and "scales" of BlockFormat; "scales" are e8m0 bytes stored as
-/// U8.
+/// OCP Microscaling: 32 values of a row share one power-of-two scale; value = element · 2^(s−127).
+///
+/// Layout:   planes "codes" and "scales" of BlockFormat; "scales" are e8m0 bytes stored as U8.
 ///           "codes" is U8 for 4 and 6 bits (6: four codes in three bytes, least significant bit
 ///           first), F8_E4M3, F8_E5M2 or I8 for 8 bits.
 /// Values:   elements round to nearest even from the exact quotient and saturate; scale 255 decodes

@@ -188,7 +188,7 @@ void RecogniseModelOpt(const CheckpointSource& source, Recognition& found) {
 
 namespace {
 
-class ModelOptLayout final : public CheckpointForm {
+class ModelOptCheckpointForm final : public CheckpointForm {
  public:
   std::string TensorName(std::string_view weight_name, std::string_view plane) const override {
     const std::string module = ModuleOf(weight_name);
@@ -252,7 +252,7 @@ class ModelOptLayout final : public CheckpointForm {
 }  // namespace
 
 const CheckpointForm* ModelOptForm() {
-  static const ModelOptLayout kForm;
+  static const ModelOptCheckpointForm kForm;
   return &kForm;
 }
 

@@ -20,10 +20,11 @@ enum class Nvfp4Producer : uint8_t {
 /// NVFP4: e2m1 elements, an e4m3 scale for every 16 values of a row, one f32 scale for the matrix.
 /// Layout:   planes "codes" U8 [rows, cols / 2] (even element in the low nibble), "scales" F8_E4M3
 ///           [rows, cols / 16], then the scale of the matrix:
-///             ModelOpt, torchao    "tensor_scale" F32 []     value = element · (scale ·
-///             tensor_scale) compressed-tensors   "global_scale" F32 [1]    value = element ·
-///             (scale / global_scale) torchao one level    none                      value =
-///             element · scale
+///
+///             ModelOpt, torchao     "tensor_scale" F32 []    element · (scale · tensor_scale)
+///             compressed-tensors    "global_scale" F32 [1]   element · (scale / global_scale)
+///             torchao, one level    none                     element · scale
+///
 /// Values:   both operations are single f32 ones, the result is rounded once to the checkpoint's
 ///           dtype (compressed-tensors: always bf16). Code 8 decodes to −0; ModelOpt's own decoder
 ///           gives +0 there. Block scales may carry a sign or be NaN; they are taken as they are.

@@ -19,7 +19,8 @@ const uint8_t* Bytes(std::span<const std::byte> bytes) {
 }
 uint8_t* Bytes(std::span<std::byte> bytes) { return reinterpret_cast<uint8_t*>(bytes.data()); }
 
-// The base that one word in 16 would choose. Why so many: two bases differ by their rarest exponents.
+// The base that one word in 16 would choose.
+// Why so many: two bases differ by their rarest exponents.
 int GuessBase(std::span<const std::byte> words) {
   constexpr size_t kBlockBytes = 512;
   constexpr size_t kStride = 16 * kBlockBytes;

@@ -31,9 +31,10 @@ struct Escaped {
 };
 
 /// Writes the planes of `words` under ChooseBase's base, on all threads: `sm` a byte and `ex` half
-/// a byte for each. The words are read from memory once, unless a sample of them misleads. Requires
-/// spans of exactly the right sizes. Accuracy: exact, the same bytes on every instruction set and
-/// thread count.
+/// a byte for each. The words are read from memory once, unless a sample of them misleads.
+///
+/// Requires spans of exactly the right sizes.
+/// Accuracy: exact, the same bytes on every instruction set and thread count.
 Escaped EncodeWords(std::span<const std::byte> words, std::span<std::byte> sm,
                     std::span<std::byte> ex);
 

@@ -19,6 +19,7 @@ struct PlainType {
   std::string_view summary;
 };
 
+/// A thread converts about 256 KiB of f32 at a time.
 constexpr int64_t kValuesPerPlainChunk = int64_t{1} << 16;
 
 constexpr std::array kPlainTypes = {
@@ -27,7 +28,6 @@ constexpr std::array kPlainTypes = {
     PlainType{"bf16", DType::kBF16, "the upper half of an f32: 8 exponent, 7 mantissa bits"},
 };
 
-/// Rows a thread converts at a time: about 256 KiB of f32.
 class Plain final : public Format, public std::enable_shared_from_this<Plain> {
  public:
   explicit Plain(const PlainType& type) : type_(type) {}

@@ -24,8 +24,9 @@ namespace {
 ///   kColumns            columns of one step
 ///   kVectors            f32 vectors they make
 ///   Column(v, lane)     the column of the step that stands there: x is laid out in that order
-///   kScales             scales of a step; vector v belongs to scale v · kScales / kVectors; 0:
-///   none Row(planes, row)    where a row starts, with
+///   kScales             scales of a step; vector v belongs to scale v · kScales / kVectors;
+///                       0 for none
+///   Row(planes, row)    where a row starts, with
 ///     Decode(step, out), DecodeTail(step, columns, out): columns past the end become +0
 ///     Scale(step, i)    scale i over the lanes
 ///     Prefetch(step)    ASSAY_ALWAYS_INLINE

@@ -9,12 +9,12 @@
 namespace assay {
 
 /// One product of the dense library at a size that suits it: what it reaches is the roof of a GEMM.
-/// Inputs: bf16 where the library multiplies it, f32 elsewhere, of the parity report's generator.
+/// Inputs: bf16 where the library multiplies it, f32 elsewhere, drawn by Lcg.
 class GemmProbe {
  public:
   GemmProbe();
 
-  /// "oneDNN 2.6.0, bf16".
+  /// "oneDNN 2.6.3, bf16".
   std::string Name() const;
   /// Multiplications and additions of one Run.
   static double Operations() { return 2.0 * kM * kN * kK; }

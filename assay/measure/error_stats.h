@@ -39,10 +39,9 @@ inline constexpr double kRelativeFloor = 1e-6;
 
 /// The sums behind ErrorStats, fed piece by piece.
 /// Accuracy: every chunk of kChunk pairs is summed in 8 double lanes (lane = index mod 8), the
-/// lanes
-///           are added as a fixed tree, and chunks follow each other in compensated (Neumaier)
-///           sums. So the same pieces in the same order give the same bits on every instruction set
-///           and thread count; other pieces change last bits only.
+///           lanes are added as a fixed tree, and chunks follow each other in compensated
+///           (Neumaier) sums. So the same pieces in the same order give the same bits on every
+///           instruction set and thread count; other pieces change last bits only.
 /// Cost: one pass; no allocation.
 class ErrorSums {
  public:

@@ -8,8 +8,7 @@ namespace assay {
 /// Walsh–Hadamard transform in place, natural (Hadamard) order, not normalised: applied twice it
 /// multiplies by the size.
 /// Values: for stride 1, 2, 4, … size/2, each pair (j, j + stride) becomes (a + b, a − b) in f32.
-/// The
-///         ascending order is part of the definition: another one rounds differently.
+///         The ascending order is part of the definition: another one rounds differently.
 /// Requires a size that is a power of two. Errors: internal.
 /// Accuracy: exact; these bits on every target, for values that are not NaN.
 void WalshHadamard(std::span<float> values);

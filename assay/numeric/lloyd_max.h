@@ -19,10 +19,9 @@ struct Codebook {
 /// Lloyd–Max codebook for one coordinate of a random unit vector in `dimension` dimensions, after
 /// exactly 200 iterations (16 levels are not at a fixed point then, so the count matters).
 /// Values: density (1 − x²)^((dimension − 3)/2) on [−1, 1]. An iteration sets each inner boundary
-/// to
-///         the middle of its centroids, then each centroid to the mean of its cell, unless the cell
-///         holds no more than 1e-30: the boundaries belong to the centroids of the iteration
-///         before.
+///         to the middle of its centroids, then each centroid to the mean of its cell, unless
+///         the cell holds no more than 1e-30: the boundaries belong to the centroids of the
+///         iteration before.
 /// Requires 3 ≤ dimension ≤ 65536, 1 ≤ bits ≤ 8. Errors: internal.
 /// Cost: on one core up to a quarter of a second once (16 levels, kDecoder); later calls return the
 /// same object. Any thread. Source: docs/formats/turboquant.md.

@@ -11,7 +11,7 @@ namespace assay {
 namespace {
 
 // So that three of them multiply within an int64_t after a check of two.
-constexpr int64_t kMostRows = int64_t{1} << 30;
+constexpr int64_t kMaxDimension = int64_t{1} << 30;
 constexpr std::string_view kBlanks = " \t\r";
 
 std::string_view Trim(std::string_view text) {
@@ -24,7 +24,7 @@ std::string_view Trim(std::string_view text) {
 
 BenchShape ParseBenchShape(std::string_view text, int64_t tokens) {
   const auto fail = [&]() {
-    ThrowUsage("shape {}: expected M,K,N, each from 1 to {}", Quoted(text), kMostRows);
+    ThrowUsage("shape {}: expected M,K,N, each from 1 to {}", Quoted(text), kMaxDimension);
   };
   std::array<int64_t, 3> sizes{};
   std::string_view rest = text;
@@ -38,7 +38,7 @@ BenchShape ParseBenchShape(std::string_view text, int64_t tokens) {
       const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), sizes[i]);
       if (error != std::errc() || end != word.data() + word.size()) fail();
     }
-    if (sizes[i] < 1 || sizes[i] > kMostRows) fail();
+    if (sizes[i] < 1 || sizes[i] > kMaxDimension) fail();
     rest.remove_prefix(std::min(comma + 1, rest.size()));
   }
   return {"", sizes[0], sizes[1], sizes[2]};

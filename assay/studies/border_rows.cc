@@ -19,7 +19,7 @@ constexpr double kMatrixError = 0.3;
 constexpr double kVectorError = 0.001;
 constexpr double kBetter = 3;
 
-/// SquareSums of squares; the square root of their quotient is a relative RMSE.
+/// Sums of squares; the square root of their quotient is a relative RMSE.
 struct SquareSums {
   double d2 = 0;
   double b2 = 0;

@@ -1,6 +1,6 @@
 """Products x[M, K] · W[N, K]^T by Assay and by other programs, turn by turn, on cold weights.
 
-    python bench/peers/gemv.py build/dev/bench/assay_peer --shape 1,4096,16384 --threads 1 --rounds 20
+    python3 bench/peers/gemv.py build/dev/bench/assay_peer --shape 1,4096,16384 --threads 1 --rounds 20
 
 Peers: torch bf16 and int4 (torch._weight_int4pack_mm_for_cpu, groups of 64), onnxruntime MatMulNBits (4 bits,
 groups of 64, f32 scales; accuracy_level 0: f32 activations, 4: int8), MLX's quantized_matmul on the CPU, and

@@ -19,6 +19,33 @@ using ::testing::HasSubstr;
 
 const std::string kHostileModel = test::SourcePath("data/minilm-slice");
 
+TEST(HostileUse, AFileThatMayNotGrowIsAnErrorAndLeavesNothing) {
+  const TemporaryFolder scratch;
+  fs::create_directory(scratch.Path("here"));
+  const std::string model = kHostileModel + "/model.safetensors";
+  for (const std::string& input : {kHostileModel, model}) {
+    const CliResult run =
+        RunCli({"quantize", input, "--format", "affine8g64", "-q", "-o", scratch.Path("here/out")},
+               1 << 20);
+    EXPECT_EQ(run.exit_code, 3) << run.err;
+    EXPECT_THAT(run.err, HasSubstr("File too large"));
+    EXPECT_TRUE(fs::is_empty(scratch.Path("here")));
+  }
+}
+
+TEST(HostileUse, SeedsAndOutputsThatAParserWouldBendAreRefused) {
+  const std::vector<std::string> fidelity = {"fidelity", kHostileModel, "-f", "affine4g64"};
+  for (const std::vector<std::string>& extra :
+       {std::vector<std::string>{"--seed", "-1"}, std::vector<std::string>{"--seed", "1e3"},
+        std::vector<std::string>{"--seed", "99999999999999999999999"},
+        std::vector<std::string>{"-o", ""}}) {
+    std::vector<std::string> words = fidelity;
+    words.insert(words.end(), extra.begin(), extra.end());
+    const CliResult run = RunCli(words);
+    EXPECT_EQ(run.exit_code, 2) << run.err;
+  }
+}
+
 TEST(HostileUse, AReportNeverReplacesAFileOfAFolderItMeasures) {
   const TemporaryFolder scratch;
   fs::copy(kHostileModel, scratch.Path("model"));

@@ -1,7 +1,7 @@
 #include "tests/support/run_cli.h"
-#include "tests/support/paths.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +10,8 @@
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+
+#include "tests/support/paths.h"
 
 namespace assay {
 
@@ -33,7 +35,8 @@ std::string ReadText(const std::string& path) {
   return text.str();
 }
 
-CliResult RunCli(const std::vector<std::string>& arguments) {
+CliResult RunCli(const std::vector<std::string>& arguments,
+                 std::optional<uint64_t> max_file_bytes) {
   const TemporaryFolder folder;
   const std::string out = folder.Path("out");
   const std::string err = folder.Path("err");
@@ -49,6 +52,10 @@ CliResult RunCli(const std::vector<std::string>& arguments) {
     if (out_file < 0 || err_file < 0 || dup2(out_file, STDOUT_FILENO) < 0 ||
         dup2(err_file, STDERR_FILENO) < 0) {
       _exit(126);
+    }
+    if (max_file_bytes) {
+      const rlimit limit{*max_file_bytes, *max_file_bytes};
+      if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(126);
     }
     execv(argv[0], argv.data());
     _exit(127);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +15,9 @@ struct CliResult {
 };
 
 /// Runs the `assay` that was built beside the tests, without a terminal.
-CliResult RunCli(const std::vector<std::string>& arguments);
+/// `max_file_bytes`: no file of the program's may grow past it (RLIMIT_FSIZE).
+CliResult RunCli(const std::vector<std::string>& arguments,
+                 std::optional<uint64_t> max_file_bytes = std::nullopt);
 
 /// A folder that is removed with the object.
 class TemporaryFolder {
