@@ -109,10 +109,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t num_bytes) {
   using namespace assay;
   const test::MemoryCheckpoint checkpoint = Parse({reinterpret_cast<const char*>(data), num_bytes});
   Recognition found;
-  for (const FormatFamily* family : FormatCatalogue()) {
-    if (family->recognise == nullptr) continue;
-    Accepts([&] { family->recognise(checkpoint, found); });
-  }
+  Accepts([&] { found = RecogniseAll(checkpoint); });
   std::set<std::string> claimed;
   for (const FoundWeight& weight : found.weights) {
     for (const std::string& name : weight.tensor_names) {

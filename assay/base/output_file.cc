@@ -105,9 +105,6 @@ void OutputFile::Reserve(int64_t num_bytes) {
   if (num_bytes == 0) return;
   if (fallocate(descriptor_, 0, 0, static_cast<off_t>(num_bytes)) == 0) return;
   const int error = errno;
-  if (error == EFBIG) {
-    ThrowInput("{}: {}: needs {} bytes", path_, std::strerror(error), Grouped(num_bytes));
-  }
   struct statvfs disk = {};
   const bool known = fstatvfs(descriptor_, &disk) == 0;
   const uint64_t free = known ? uint64_t{disk.f_bavail} * disk.f_frsize : 0;

@@ -1,8 +1,8 @@
 #include "assay/checkpoint/model.h"
 
 #include <algorithm>
-#include <map>
 #include <mutex>
+#include <set>
 
 #include "assay/base/error.h"
 #include "assay/base/text.h"
@@ -20,27 +20,6 @@ struct Model::State {
 };
 
 namespace {
-
-std::string Describe(const FoundWeight& weight) {
-  return fmt::format("{} ({})", Quoted(weight.name),
-                     weight.format ? weight.format->Name() : "no format");
-}
-
-// Tensor → the encoded weight it belongs to. Two owners would count bytes twice.
-std::map<std::string_view, const FoundWeight*> Claims(const ModelSource& source,
-                                                      const std::vector<FoundWeight>& weights) {
-  std::map<std::string_view, const FoundWeight*> claims;
-  for (const FoundWeight& weight : weights) {
-    for (const std::string& tensor : weight.tensor_names) {
-      const auto [claim, is_new] = claims.emplace(tensor, &weight);
-      if (!is_new && claim->second != &weight) {
-        ThrowInternal("{}: tensor {} is claimed by weight {} and by weight {}", source.Path(),
-                      Quoted(tensor), Describe(*claim->second), Describe(weight));
-      }
-    }
-  }
-  return claims;
-}
 
 bool IsPlainWeight(const StoredTensor& tensor) {
   const size_t rank = tensor.shape.rank();
@@ -88,17 +67,17 @@ std::string Model::Path() const { return state_->source->Path(); }
 void Model::Recognise() const {
   std::call_once(state_->recognised, [this] {
     const ModelSource& source = *state_->source;
-    Recognition found;
-    for (const FormatFamily* family : FormatCatalogue()) {
-      if (family->recognise != nullptr) family->recognise(source, found);
+    Recognition found = RecogniseAll(source);
+    std::set<std::string_view> claimed;
+    for (const FoundWeight& weight : found.weights) {
+      claimed.insert(weight.tensor_names.begin(), weight.tensor_names.end());
     }
-    const auto claims = Claims(source, found.weights);
     std::vector<Weight> weights;
     for (const StoredTensor& tensor : source.Tensors()) {
-      if (claims.contains(tensor.name) || !IsPlainWeight(tensor)) continue;
+      if (claimed.contains(tensor.name) || !IsPlainWeight(tensor)) continue;
       weights.emplace_back(state_->source, PlainWeight(source, tensor), true);
     }
-    // Copied, not moved: the claims above point into the names.
+    // Copied, not moved: the claimed names are theirs.
     for (const FoundWeight& weight : found.weights) {
       weights.emplace_back(state_->source, weight, false);
     }

@@ -2,10 +2,13 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
+#include <map>
 
 #include "assay/base/error.h"
 #include "assay/base/nearest.h"
+#include "assay/base/text.h"
 #include "assay/formats/affine.h"
 #include "assay/formats/awq.h"
 #include "assay/formats/bitsandbytes.h"
@@ -60,6 +63,37 @@ constexpr std::array kFamilies = {
 }
 
 }  // namespace
+
+Recognition RecogniseAll(const CheckpointSource& source) {
+  Recognition found;
+  for (const FormatFamily* family : FormatCatalogue()) {
+    if (family->recognise != nullptr) family->recognise(source, found);
+  }
+  std::erase_if(found.weights, [&](const FoundWeight& weight) {
+    if (dynamic_cast<const GgmlFormat*>(weight.format.get()) != nullptr) return false;
+    const auto holds_blocks = [&](const std::string& name) {
+      const StoredTensor* tensor = source.Find(name);
+      return tensor != nullptr && tensor->block_type != nullptr;
+    };
+    const auto blocks = std::ranges::find_if(weight.tensor_names, holds_blocks);
+    if (blocks == weight.tensor_names.end()) return false;
+    found.notes.push_back(fmt::format("{}: not read as {}: {} holds blocks of ggml",
+                                      Quoted(weight.name), weight.format->Name(), Quoted(*blocks)));
+    return true;
+  });
+  std::map<std::string_view, const FoundWeight*> claims;
+  for (const FoundWeight& weight : found.weights) {
+    for (const std::string& tensor : weight.tensor_names) {
+      const auto [claim, is_new] = claims.emplace(tensor, &weight);
+      if (is_new || claim->second == &weight) continue;
+      const FoundWeight& other = *claim->second;
+      ThrowInput("{}: tensor {} is claimed by weight {} ({}) and by weight {} ({})", source.Path(),
+                 Quoted(tensor), Quoted(other.name), other.format->Name(), Quoted(weight.name),
+                 weight.format->Name());
+    }
+  }
+  return found;
+}
 
 std::span<const FormatFamily* const> FormatCatalogue() { return kFamilies; }
 

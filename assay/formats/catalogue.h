@@ -26,6 +26,10 @@ struct FormatFamily {
   void (*recognise)(const CheckpointSource& source, Recognition& found);
 };
 
+/// What all families find. A tensor of ggml blocks is ggml's alone, whatever its name suggests.
+/// Errors: input, naming the tensor, when two weights claim it.
+Recognition RecogniseAll(const CheckpointSource& source);
+
 /// All families, in the order of help and docs.
 std::span<const FormatFamily* const> FormatCatalogue();
 

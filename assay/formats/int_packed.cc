@@ -205,7 +205,7 @@ EncodedMatrix IntPackedFormat::Encode(const MatrixView& matrix,
   if (symmetric_) return encoded;
   std::byte* const zero_bytes = encoded.planes[2].tensor.mutable_bytes().data();
   if (bytes) {
-    std::memcpy(zero_bytes, zeros.data(), zeros.size());
+    std::ranges::copy(std::as_bytes(std::span(zeros)), zero_bytes);
     return encoded;
   }
   const auto num_words = static_cast<size_t>(WordsFor(matrix.rows(), bits_, storage_));

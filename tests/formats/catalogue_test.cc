@@ -1,5 +1,6 @@
 #include "assay/formats/catalogue.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -8,6 +9,9 @@
 #include <set>
 
 #include "assay/base/error.h"
+#include "assay/formats/checkpoint_form.h"
+#include "assay/formats/ggml_type.h"
+#include "tests/support/memory_checkpoint.h"
 #include "tests/support/paths.h"
 
 namespace assay {
@@ -25,6 +29,15 @@ TEST(Catalogue, EveryFamilyHasAUserPage) {
     EXPECT_FALSE(family->details.empty()) << family->name;
     EXPECT_FALSE(family->grammar.empty()) << family->name;
   }
+}
+
+TEST(Catalogue, ATensorOfBlocksIsGgmlsAloneWhateverItsName) {
+  test::MemoryCheckpoint checkpoint;
+  checkpoint.Add("a.p12_sm", Tensor::Allocate(DType::kU8, {5, 144}), FindGgmlType("Q4_K"));
+  const Recognition found = RecogniseAll(checkpoint);
+  ASSERT_EQ(found.weights.size(), 1U);
+  EXPECT_EQ(found.weights[0].format->Name(), "ggml-q4_k");
+  EXPECT_THAT(found.notes, testing::ElementsAre(testing::HasSubstr("not read as packed12")));
 }
 
 TEST(Catalogue, EveryNameParsesToAFormatOfThatName) {
