@@ -73,38 +73,6 @@ HWY_INLINE hn::Vec<hn::Half<D8>> TakeApart(D8 d8, const std::byte* HWY_RESTRICT 
   return hn::DemoteTo(d8h, hn::BitCast(di16, nibbles));
 }
 
-// Counts pairs of codes under a guessed base, which halves the table updates, and one by one the
-// exponents that have no code. pairs: 2 tables of 256 that take turns, so that equal neighbours do
-// not wait for each other's store. An uncoded word also counts as code 0 in its pair.
-void CountChunk(const std::byte* HWY_RESTRICT words, size_t count, int base,
-                uint32_t* HWY_RESTRICT pairs, uint32_t* HWY_RESTRICT uncoded,
-                uint32_t* HWY_RESTRICT singles) {
-  const hn::ScalableTag<uint8_t> d8;
-  const hn::Half<decltype(d8)> d8h;
-  const size_t lanes = hn::Lanes(d8);
-  HWY_ALIGN uint8_t codes[HWY_MAX_BYTES / 2];
-  size_t i = 0;
-  for (; i + lanes <= count; i += lanes) {
-    hn::Vec<decltype(d8)> sign_mantissa;
-    hn::Mask<decltype(d8)> coded;
-    hn::Store(TakeApart(d8, words + 2 * i, base, sign_mantissa, coded), d8h, codes);
-    for (size_t j = 0; j < lanes / 2; j += 8) {
-      uint64_t eight;
-      std::memcpy(&eight, codes + j, sizeof(eight));
-      for (int k = 0; k < 8; k += 2) {
-        ++pairs[eight & 0xFF];
-        ++pairs[256 + ((eight >> 8) & 0xFF)];
-        eight >>= 16;
-      }
-    }
-    if (HWY_UNLIKELY(!hn::AllTrue(d8, coded))) {
-      ForEachUncoded(d8, coded,
-                     [&](size_t lane) { ++uncoded[ExponentOf(WordAt(words, i + lane))]; });
-    }
-  }
-  for (; i < count; ++i) ++singles[ExponentOf(WordAt(words, i))];
-}
-
 // Requires an even number of values before `words` in the matrix; returns the escapes written.
 size_t EncodeChunk(const std::byte* HWY_RESTRICT words, size_t count, int base,
                    uint32_t first_index, uint8_t* HWY_RESTRICT sm, uint8_t* HWY_RESTRICT ex,
@@ -227,15 +195,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace assay::packed12 {
 
-HWY_EXPORT(CountChunk);
 HWY_EXPORT(EncodeChunk);
 HWY_EXPORT(DecodeChunkWords);
 HWY_EXPORT(DecodeChunkFloats);
-
-void CountChunk(const std::byte* words, size_t count, int base, uint32_t* pairs, uint32_t* uncoded,
-                uint32_t* singles) {
-  HWY_DYNAMIC_DISPATCH(CountChunk)(words, count, base, pairs, uncoded, singles);
-}
 
 size_t EncodeChunk(const std::byte* words, size_t count, int base, uint32_t first_index,
                    uint8_t* sm, uint8_t* ex, std::byte* escape_indices, std::byte* escape_values) {

@@ -7,12 +7,6 @@
 /// Dispatched at run time. Accuracy: exact, the same bytes on every instruction set.
 namespace assay::packed12 {
 
-/// Counts the codes of `count` words in pairs under a guessed base, and one by one the exponents
-/// that have no code. `pairs`: two tables of 256 that take turns; an uncoded word also counts as
-/// code 0 in its pair. `uncoded`, `singles` (words outside pairs): by exponent, 256 each.
-void CountChunk(const std::byte* words, size_t count, int base, uint32_t* pairs, uint32_t* uncoded,
-                uint32_t* singles);
-
 /// Writes the planes of `count` words; returns the escapes written.
 /// Requires an even number of values before `words` in the matrix.
 size_t EncodeChunk(const std::byte* words, size_t count, int base, uint32_t first_index,

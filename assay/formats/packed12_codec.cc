@@ -100,6 +100,26 @@ ExponentCounts CountCodes(const uint8_t* codes, size_t num_values, int base,
   return counts;
 }
 
+// Encodes words [first, last), a chunk, and counts their exponents. `chunk` takes the escapes.
+ExponentCounts EncodeAndCount(std::span<const std::byte> words, int64_t first, int64_t last,
+                              int base, uint8_t* sm, uint8_t* ex, Escaped& chunk) {
+  thread_local std::vector<std::byte> indices;
+  thread_local std::vector<std::byte> values;
+  indices.resize(4 * kChunkValues);
+  values.resize(2 * kChunkValues);
+  const auto num_values = static_cast<size_t>(last - first);
+  const size_t count =
+      EncodeChunk(words.data() + 2 * first, num_values, base, static_cast<uint32_t>(first), sm, ex,
+                  indices.data(), values.data());
+  chunk.indices.assign(indices.data(), indices.data() + 4 * count);
+  chunk.values.assign(values.data(), values.data() + 2 * count);
+  return CountCodes(ex, num_values, base, chunk.values);
+}
+
+void Add(const ExponentCounts& part, ExponentCounts& total) {
+  for (size_t e = 0; e < total.size(); ++e) total[e] += part[e];
+}
+
 // decode(chunk's planes, its place in out) for each chunk, then patch(word, place) per escape.
 template <class Decode, class Patch>
 void ForEachChunk(const InputPlanes& planes, int64_t first, int64_t count, const Decode& decode,
@@ -124,27 +144,20 @@ void ForEachChunk(const InputPlanes& planes, int64_t first, int64_t count, const
 
 ExponentCounts CountExponents(std::span<const std::byte> words) {
   const int guess = GuessBase(words);
-  const std::array<uint8_t, 16> exponents = ExponentTable(guess);
   ExponentCounts total{};
   std::mutex mutex;
-  const auto count_chunk = [&](int64_t first, int64_t last) {
-    std::array<uint32_t, 512> pairs{};
-    std::array<uint32_t, 256> uncoded{};
-    std::array<uint32_t, 256> singles{};
-    CountChunk(words.data() + 2 * first, static_cast<size_t>(last - first), guess, pairs.data(),
-               uncoded.data(), singles.data());
-    const std::lock_guard lock(mutex);
-    for (size_t pair = 0; pair < 256; ++pair) {
-      const uint64_t count = uint64_t{pairs[pair]} + pairs[256 + pair];
-      total[exponents[pair & 0xF]] += count;
-      total[exponents[pair >> 4]] += count;
-    }
-    for (size_t e = 0; e < total.size(); ++e) {
-      total[e] += uint64_t{uncoded[e]} + singles[e];
-      total[0] -= uncoded[e];
-    }
-  };
-  ParallelFor(0, static_cast<int64_t>(words.size() / 2), kChunkValues, count_chunk);
+  ParallelFor(0, static_cast<int64_t>(words.size() / 2), kChunkValues,
+              [&](int64_t first, int64_t last) {
+                thread_local std::vector<uint8_t> sm;
+                thread_local std::vector<uint8_t> ex;
+                sm.resize(kChunkValues);
+                ex.resize(kChunkValues / 2);
+                Escaped unused;
+                const ExponentCounts here =
+                    EncodeAndCount(words, first, last, guess, sm.data(), ex.data(), unused);
+                const std::lock_guard lock(mutex);
+                Add(here, total);
+              });
   return total;
 }
 
@@ -184,21 +197,11 @@ Escaped EncodeWords(std::span<const std::byte> words, std::span<std::byte> sm,
     ExponentCounts counts{};
     std::mutex mutex;
     ParallelFor(0, num_values, kChunkValues, [&](int64_t first, int64_t last) {
-      thread_local std::vector<std::byte> indices;
-      thread_local std::vector<std::byte> values;
-      indices.resize(4 * kChunkValues);
-      values.resize(2 * kChunkValues);
-      const auto num_here = static_cast<size_t>(last - first);
-      uint8_t* codes = Bytes(ex) + first / 2;
-      const size_t count =
-          EncodeChunk(words.data() + 2 * first, num_here, all.base, static_cast<uint32_t>(first),
-                      Bytes(sm) + first, codes, indices.data(), values.data());
       Escaped& chunk = chunks[static_cast<size_t>(first / kChunkValues)];
-      chunk.indices.assign(indices.data(), indices.data() + 4 * count);
-      chunk.values.assign(values.data(), values.data() + 2 * count);
-      const ExponentCounts here = CountCodes(codes, num_here, all.base, chunk.values);
+      const ExponentCounts here = EncodeAndCount(words, first, last, all.base, Bytes(sm) + first,
+                                                 Bytes(ex) + first / 2, chunk);
       const std::lock_guard lock(mutex);
-      for (size_t e = 0; e < counts.size(); ++e) counts[e] += here[e];
+      Add(here, counts);
     });
     const int best = ChooseBase(counts);
     if (best == all.base) break;

@@ -36,7 +36,7 @@ TYPES = [
 ]
 
 
-def library_of_wheel():
+def wheel_library():
     package = importlib.util.find_spec("libggml")
     if package is None:
         raise SystemExit("no libggml: pip install libggml-python, or --library")
@@ -55,7 +55,7 @@ def write_safetensors(path, values, rows, cols):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("program", help="build/dev/bench/assay_peer")
-    parser.add_argument("--library", help="libggml-base.so; default: of the package libggml-python")
+    parser.add_argument("--library", dest="path", metavar="PATH", help="libggml-base.so; default: of the package libggml-python")
     parser.add_argument("--rows", type=int, default=256)
     parser.add_argument("--cols", type=int, default=4096)
     parser.add_argument("--rounds", type=int, default=5)
@@ -63,7 +63,7 @@ def main():
     arguments = parser.parse_args()
     rows, cols = arguments.rows, arguments.cols
 
-    library = arguments.library if arguments.library else library_of_wheel()
+    library = arguments.path or wheel_library()
     ggml = ctypes.CDLL(str(library))
     ggml.ggml_quantize_chunk.restype = ctypes.c_size_t
     ggml.ggml_quantize_chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p,

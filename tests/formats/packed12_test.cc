@@ -14,31 +14,19 @@
 #include "assay/formats/packed12_codec.h"
 #include "tests/support/every_target.h"
 #include "tests/support/fixture.h"
-#include "tests/support/memory_checkpoint.h"
+#include "tests/support/packed12_checks.h"
 
 namespace assay {
 namespace {
 
+using test::Copy;
+using test::DecodeWordsOf;
 using test::Fixture;
+using test::kPacked12;
+using test::LongMatrix;
+using test::Packed12Cases;
+using test::TensorOfWords;
 using ::testing::HasSubstr;
-
-const Packed12Format kFormat;
-
-std::vector<std::byte> CopyOf(std::span<const std::byte> bytes) {
-  return {bytes.begin(), bytes.end()};
-}
-
-std::vector<std::byte> DecodeWordsOf(const EncodedMatrix& encoded) {
-  std::vector<std::byte> words(static_cast<size_t>(2 * encoded.rows * encoded.cols));
-  kFormat.DecodeRowsTo(encoded, 0, encoded.rows, DType::kBF16, words);
-  return words;
-}
-
-Tensor TensorOfWords(std::span<const uint16_t> words, Shape shape) {
-  Tensor tensor = Tensor::Allocate(DType::kBF16, std::move(shape));
-  std::ranges::copy(std::as_bytes(words), tensor.mutable_bytes().begin());
-  return tensor;
-}
 
 // The message of the input error that `action` throws; empty when it throws none.
 template <class Action>
@@ -52,8 +40,6 @@ std::string InputError(const Action& action) {
   return {};
 }
 
-nlohmann::json Cases() { return nlohmann::json::parse(test::ReadTestData("packed12/CASES.json")); }
-
 Shape ShapeOf(const nlohmann::json& entry) {
   return Shape(entry.at("shape").get<std::vector<int64_t>>());
 }
@@ -62,15 +48,15 @@ TEST(Packed12, EveryVectorEncodesToItsStreamAndDecodesToItsWords) {
   const Fixture fixture("packed12/valid.safetensors");
   int round_trips = 0;
   int decode_only = 0;
-  for (const auto& entry : Cases()) {
+  for (const auto& entry : Packed12Cases()) {
     if (entry.at("kind") == "reader") continue;
     const std::string name = entry.at("case");
     SCOPED_TRACE(name);
     const Tensor plain = fixture.Get(name + ".bf16");
     const Tensor stream = fixture.Get(name + ".stream");
     const EncodedMatrix read = Packed12FromStream(stream.bytes(), ShapeOf(entry), name);
-    EXPECT_EQ(DecodeWordsOf(read), CopyOf(plain.bytes()));
-    EXPECT_EQ(Packed12ToStream(read), CopyOf(stream.bytes()));
+    EXPECT_EQ(DecodeWordsOf(read), Copy(plain.bytes()));
+    EXPECT_EQ(Packed12ToStream(read), Copy(stream.bytes()));
     const Packed12Info info = Packed12InfoOf(read);
     EXPECT_EQ(info.base_exponent, entry.at("base").get<int>());
     EXPECT_EQ(info.last_exponent, info.base_exponent + 14);
@@ -83,11 +69,12 @@ TEST(Packed12, EveryVectorEncodesToItsStreamAndDecodesToItsWords) {
     }
     ++round_trips;
     const MatrixView matrix = FlattenToMatrix(plain.view());
-    const EncodedMatrix encoded = kFormat.Encode(matrix, {.tensor_name = name});
-    EXPECT_EQ(Packed12ToStream(encoded), CopyOf(stream.bytes()));
-    kFormat.Validate(encoded, name);
-    EXPECT_EQ(kFormat.WhyKeepPlain(matrix).has_value(), entry.at("encoder_keeps_bf16").get<bool>());
-    const auto specs = kFormat.LayoutFor(matrix);
+    const EncodedMatrix encoded = kPacked12.Encode(matrix, {.tensor_name = name});
+    EXPECT_EQ(Packed12ToStream(encoded), Copy(stream.bytes()));
+    kPacked12.Validate(encoded, name);
+    EXPECT_EQ(kPacked12.WhyKeepPlain(matrix).has_value(),
+              entry.at("encoder_keeps_bf16").get<bool>());
+    const auto specs = kPacked12.LayoutFor(matrix);
     ASSERT_EQ(specs.size(), encoded.planes.size());
     for (size_t i = 0; i < specs.size(); ++i) {
       EXPECT_EQ(specs[i].name, encoded.planes[i].name);
@@ -102,7 +89,7 @@ TEST(Packed12, EveryVectorEncodesToItsStreamAndDecodesToItsWords) {
 TEST(Packed12, EveryStreamThatBreaksARuleIsRefusedForIt) {
   const Fixture fixture("packed12/reader.safetensors");
   int refused = 0;
-  for (const auto& entry : Cases()) {
+  for (const auto& entry : Packed12Cases()) {
     if (entry.at("kind") != "reader") continue;
     const std::string name = entry.at("case");
     SCOPED_TRACE(name);
@@ -151,8 +138,8 @@ TEST(Packed12, ProperPrefixesAreRefusedUnlessTheyAreTheStreamOfAnotherMatrix) {
       const bool accepted = InputError(read).empty();
       EXPECT_TRUE(accepted || size != without_escapes);
       if (accepted) {
-        EXPECT_EQ(Packed12ToStream(read()), CopyOf(prefix));
-        EXPECT_NE(DecodeWordsOf(read()), CopyOf(plain.bytes()));
+        EXPECT_EQ(Packed12ToStream(read()), Copy(prefix));
+        EXPECT_NE(DecodeWordsOf(read()), Copy(plain.bytes()));
       }
     }
   }
@@ -165,16 +152,16 @@ TEST(Packed12, RowsDecodeAlikeInAnyRange) {
     const Tensor plain = fixture.Get(fmt::format("{}.bf16", name));
     const int64_t cols = plain.shape()[plain.shape().rank() - 1];
     const int64_t rows = plain.shape().NumElements() / cols;
-    const EncodedMatrix encoded = kFormat.Encode(MatrixView(plain.view(), rows, cols), {});
+    const EncodedMatrix encoded = kPacked12.Encode(MatrixView(plain.view(), rows, cols), {});
     for (int64_t first = 0; first <= rows; ++first) {
       for (int64_t count = 0; first + count <= rows; count += 1 + rows / 3) {
         const auto begin = static_cast<size_t>(first * cols);
         const auto num_values = static_cast<size_t>(count * cols);
         std::vector<std::byte> words(2 * num_values);
-        kFormat.DecodeRowsTo(encoded, first, count, DType::kBF16, words);
-        EXPECT_EQ(words, CopyOf(plain.bytes().subspan(2 * begin, 2 * num_values)));
+        kPacked12.DecodeRowsTo(encoded, first, count, DType::kBF16, words);
+        EXPECT_EQ(words, Copy(plain.bytes().subspan(2 * begin, 2 * num_values)));
         std::vector<float> floats(num_values);
-        kFormat.DecodeRows(encoded, first, count, floats);
+        kPacked12.DecodeRows(encoded, first, count, floats);
         for (size_t i = 0; i < num_values; ++i) {
           uint32_t bits;
           std::memcpy(&bits, &floats[i], sizeof(bits));
@@ -212,40 +199,24 @@ TEST(Packed12, SizesAreThoseOfTheFourPublishedLayers) {
        {Point{5376, 21504, 465653, 176202178}, Point{7168, 5376, 37640, 58028596},
         Point{5376, 28672, 390434, 233553616}, Point{14336, 5376, 157249, 116549002}}) {
     int64_t total = 0;
-    for (const PlaneSpec& plane : kFormat.Layout(rows, cols, DType::kBF16)) {
+    for (const PlaneSpec& plane : kPacked12.Layout(rows, cols, DType::kBF16)) {
       total += *plane.shape.CheckedNumBytes(plane.dtype);
     }
     EXPECT_EQ(total + Packed12Format::kEscapeBytes * escapes, num_bytes);
   }
-  EXPECT_NEAR(kFormat.BitsPerWeight(5376, 21504), 12.0, 1e-6);
+  EXPECT_NEAR(kPacked12.BitsPerWeight(5376, 21504), 12.0, 1e-6);
 }
 
 TEST(Packed12, OtherDtypesAndMoreThan32BitsOfValuesAreDeclined) {
-  EXPECT_THAT(kFormat.WhyNot(2, 2, DType::kF16).value_or(""), HasSubstr("BF16"));
-  EXPECT_THAT(kFormat.WhyNot(65536, 65537, DType::kBF16).value_or(""), HasSubstr("2^32"));
-  EXPECT_THAT(kFormat.WhyNot(int64_t{1} << 40, int64_t{1} << 40, DType::kBF16).value_or(""),
+  EXPECT_THAT(kPacked12.WhyNot(2, 2, DType::kF16).value_or(""), HasSubstr("BF16"));
+  EXPECT_THAT(kPacked12.WhyNot(65536, 65537, DType::kBF16).value_or(""), HasSubstr("2^32"));
+  EXPECT_THAT(kPacked12.WhyNot(int64_t{1} << 40, int64_t{1} << 40, DType::kBF16).value_or(""),
               HasSubstr("2^32"));
-  EXPECT_FALSE(kFormat.WhyNot(65536, 65536, DType::kBF16).has_value());
-  EXPECT_FALSE(kFormat.WhyNot(1, 7, DType::kBF16).has_value());
-  EXPECT_FALSE(kFormat.WhyNot(0, 0, DType::kBF16).has_value());
+  EXPECT_FALSE(kPacked12.WhyNot(65536, 65536, DType::kBF16).has_value());
+  EXPECT_FALSE(kPacked12.WhyNot(1, 7, DType::kBF16).has_value());
+  EXPECT_FALSE(kPacked12.WhyNot(0, 0, DType::kBF16).has_value());
   const Tensor f16 = Tensor::Allocate(DType::kF16, {2, 2});
-  EXPECT_THROW(kFormat.Encode(MatrixView(f16.view(), 2, 2), {}), Error);
-}
-
-// Long enough for several chunks and every vector width, with escapes at both chunk ends.
-Tensor LongMatrix(int64_t num_values) {
-  std::vector<uint16_t> words(static_cast<size_t>(num_values));
-  uint32_t state = 1;
-  for (uint16_t& word : words) {
-    state = state * 1664525u + 1013904223u;
-    const uint32_t exponent = (state >> 10) % 300 == 0 ? state >> 24 : 110 + (state >> 20) % 14;
-    word = static_cast<uint16_t>((state & 0x807F) | exponent << 7);
-  }
-  const auto chunk = static_cast<size_t>(packed12::kChunkValues);
-  for (const size_t at : {size_t{0}, chunk - 1, chunk, 2 * chunk - 1, words.size() - 1}) {
-    if (at < words.size()) words[at] = 0x7F80;
-  }
-  return TensorOfWords(words, {num_values});
+  EXPECT_THROW(kPacked12.Encode(MatrixView(f16.view(), 2, 2), {}), Error);
 }
 
 TEST(Packed12, ExponentsAreCountedExactlyOnEveryTarget) {
@@ -273,11 +244,11 @@ TEST(Packed12, TheBaseIsTheBestOneWhateverASampleShows) {
       const Tensor plain = TensorOfWords(words, {num_values});
       const packed12::ExponentCounts counts = packed12::CountExponents(plain.bytes());
       test::OnEveryTargetAndThreadCount([&] {
-        const EncodedMatrix encoded = kFormat.Encode(MatrixView(plain.view(), 1, num_values), {});
+        const EncodedMatrix encoded = kPacked12.Encode(MatrixView(plain.view(), 1, num_values), {});
         const int base = packed12::ChooseBase(counts);
         EXPECT_EQ(std::to_integer<int>(encoded.planes[0].tensor.bytes()[0]), base);
         EXPECT_EQ(encoded.planes[4].tensor.num_bytes(), 2 * packed12::CountEscapes(counts, base));
-        EXPECT_EQ(DecodeWordsOf(encoded), CopyOf(plain.bytes()));
+        EXPECT_EQ(DecodeWordsOf(encoded), Copy(plain.bytes()));
       });
     }
   }
@@ -295,12 +266,12 @@ RC_GTEST_PROP(Packed12, RandomWordsComeBackInAnyShape, ()) {
         return static_cast<uint16_t>((word & 0x807F) | (exponent << 7));
       }));
   const Tensor plain = TensorOfWords(words, {rows, cols});
-  const EncodedMatrix encoded = kFormat.Encode(MatrixView(plain.view(), rows, cols), {});
-  kFormat.Validate(encoded, "random");
-  RC_ASSERT(DecodeWordsOf(encoded) == CopyOf(plain.bytes()));
+  const EncodedMatrix encoded = kPacked12.Encode(MatrixView(plain.view(), rows, cols), {});
+  kPacked12.Validate(encoded, "random");
+  RC_ASSERT(DecodeWordsOf(encoded) == Copy(plain.bytes()));
   const auto stream = Packed12ToStream(encoded);
   RC_ASSERT(DecodeWordsOf(Packed12FromStream(stream, {rows, cols}, "random")) ==
-            CopyOf(plain.bytes()));
+            Copy(plain.bytes()));
 }
 
 TEST(Packed12, BytesAreTheSameOnEveryTargetAndThreadCount) {
@@ -308,107 +279,17 @@ TEST(Packed12, BytesAreTheSameOnEveryTargetAndThreadCount) {
   const MatrixView matrix = FlattenToMatrix(plain.view());
   std::vector<std::byte> expected;
   test::OnEveryTargetAndThreadCount([&] {
-    const EncodedMatrix encoded = kFormat.Encode(matrix, {});
+    const EncodedMatrix encoded = kPacked12.Encode(matrix, {});
     const auto stream = Packed12ToStream(encoded);
     if (expected.empty()) expected = stream;
     EXPECT_TRUE(stream == expected);
-    EXPECT_TRUE(DecodeWordsOf(encoded) == CopyOf(plain.bytes()));
+    EXPECT_TRUE(DecodeWordsOf(encoded) == Copy(plain.bytes()));
     std::vector<float> floats(static_cast<size_t>(matrix.cols()));
-    kFormat.DecodeRows(encoded, 0, 1, floats);
+    kPacked12.DecodeRows(encoded, 0, 1, floats);
     std::vector<float> widened(floats.size());
     matrix.ReadRows(0, 1, widened);
     EXPECT_EQ(std::memcmp(floats.data(), widened.data(), 4 * floats.size()), 0);
   });
-}
-
-// A checkpoint with `plain` packed under `name`, stored as a quantiser would.
-test::MemoryCheckpoint Stored(const std::string& name, const Tensor& plain) {
-  test::MemoryCheckpoint checkpoint;
-  const EncodedMatrix encoded = kFormat.Encode(FlattenToMatrix(plain.view()), {});
-  for (const Plane& plane : encoded.planes) {
-    const PlaneSpec spec{plane.name, plane.tensor.dtype(), plane.tensor.shape()};
-    const Shape stored = kFormat.Form()->StoredShape(spec, plain.shape());
-    checkpoint.Add(kFormat.Form()->TensorName(name, plane.name),
-                   plane.tensor.As(spec.dtype, stored));
-  }
-  return checkpoint;
-}
-
-TEST(Packed12, TensorsOfEveryRankAreFoundWithTheirShape) {
-  const Fixture fixture("packed12/valid.safetensors");
-  for (const auto& entry : Cases()) {
-    if (entry.at("kind") != "round-trip") continue;
-    const std::string name = entry.at("case");
-    SCOPED_TRACE(name);
-    const Tensor plain = fixture.Get(name + ".bf16");
-    const test::MemoryCheckpoint checkpoint = Stored(name, plain);
-    Recognition found;
-    kPacked12Family.recognise(checkpoint, found);
-    ASSERT_EQ(found.weights.size(), 1u);
-    const FoundWeight& weight = found.weights[0];
-    EXPECT_EQ(weight.name, name);
-    EXPECT_EQ(weight.tensor_names.size(), 5u);
-    EXPECT_EQ(weight.plain_shape.value_or(Shape{weight.rows, weight.cols}), plain.shape());
-    std::vector<std::byte> words;
-    for (int64_t i = 0; i < weight.stack; ++i) {
-      const EncodedMatrix matrix = weight.load(i);
-      weight.format->Validate(matrix, name);
-      EXPECT_EQ(matrix.rows, weight.rows);
-      EXPECT_EQ(matrix.cols, weight.cols);
-      const auto part = DecodeWordsOf(matrix);
-      words.insert(words.end(), part.begin(), part.end());
-    }
-    EXPECT_TRUE(words == CopyOf(plain.bytes()));
-  }
-}
-
-TEST(Packed12, StacksOfOddMatricesAreCutOutWithTheirEscapes) {
-  const Tensor plain = LongMatrix(7 * 5 * 13).As(DType::kBF16, {7, 5, 13});
-  const test::MemoryCheckpoint checkpoint = Stored("experts", plain);
-  Recognition found;
-  kPacked12Family.recognise(checkpoint, found);
-  ASSERT_EQ(found.weights.size(), 1u);
-  ASSERT_EQ(found.weights[0].stack, 7);
-  for (int64_t i = 0; i < 7; ++i) {
-    const EncodedMatrix matrix = found.weights[0].load(i);
-    kFormat.Validate(matrix, "experts");
-    EXPECT_EQ(DecodeWordsOf(matrix), CopyOf(plain.Slice(i).bytes()));
-  }
-}
-
-TEST(Packed12, BrokenPlanesOfACheckpointAreRefusedByName) {
-  const Fixture fixture("packed12/valid.safetensors");
-  const EncodedMatrix good =
-      kFormat.Encode(FlattenToMatrix(fixture.Get("window_edges.bf16").view()), {});
-  for (size_t i = 0; i < good.planes.size(); ++i) {
-    const std::string plane = "p12_" + good.planes[i].name;
-    EncodedMatrix broken = good;
-    broken.planes.erase(broken.planes.begin() + static_cast<std::ptrdiff_t>(i));
-    EXPECT_THAT(InputError([&] { kFormat.Validate(broken, "w"); }), HasSubstr(plane));
-    broken = good;
-    broken.planes[i].tensor = Tensor::Allocate(DType::kI8, {3});
-    EXPECT_THAT(InputError([&] { kFormat.Validate(broken, "w"); }), HasSubstr(plane));
-  }
-  EncodedMatrix broken = good;
-  broken.planes[0].tensor = Tensor::Allocate(DType::kU8, {4});
-  EXPECT_THAT(InputError([&] { kFormat.Validate(broken, "w"); }),
-              HasSubstr("w: plane \"p12_header\": byte 0: base"));
-}
-
-TEST(Packed12, ShapesThatAreNoMatrixAreNotTrusted) {
-  constexpr int64_t kHuge = int64_t{1} << 62;
-  test::MemoryCheckpoint checkpoint;
-  for (const char* plane : {"header", "ex"}) {
-    checkpoint.Add(kFormat.Form()->TensorName("none", plane), Tensor::Allocate(DType::kU8, {0}));
-  }
-  checkpoint.Add("none.p12_sm", Tensor::Share(nullptr, DType::kU8, {kHuge, 0, kHuge}, {}));
-  checkpoint.Add("float.p12_sm", Tensor::Allocate(DType::kF32, {2, 2}));
-  Recognition found;
-  kPacked12Family.recognise(checkpoint, found);
-  ASSERT_EQ(found.weights.size(), 1u);
-  EXPECT_EQ(found.weights[0].stack, 1);
-  EXPECT_THAT(found.notes, ::testing::ElementsAre(HasSubstr("float.p12_sm")));
-  EXPECT_THROW(kFormat.Validate(found.weights[0].load(0), "none"), Error);
 }
 
 }  // namespace

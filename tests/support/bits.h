@@ -48,4 +48,8 @@ enum class Zeros { kSigned, kUnsigned };
 int64_t DifferentValues(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b,
                         Zeros zeros = Zeros::kSigned);
 
+inline std::vector<std::byte> Copy(std::span<const std::byte> bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
 }  // namespace assay::test

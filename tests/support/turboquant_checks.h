@@ -10,15 +10,12 @@
 #include <vector>
 
 #include "assay/formats/format.h"
+#include "tests/support/bits.h"
 #include "tests/support/fixture.h"
 #include "tests/support/memory_checkpoint.h"
 
 /// What the tests of TurboQuant's codec and of its checkpoints share.
 namespace assay::test {
-
-inline std::vector<std::byte> Copy(std::span<const std::byte> bytes) {
-  return {bytes.begin(), bytes.end()};
-}
 
 inline MatrixView MatrixOf(const Tensor& tensor) {
   return MatrixView(tensor.view(), tensor.shape()[0], tensor.shape()[1]);
